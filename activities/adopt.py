@@ -1,0 +1,268 @@
+"""Taking jobs under guard: finds opted-in jobs in each reading of the cluster and starts their workflows.
+
+Starting is idempotent: the workflow id is the job's, so the same job found twice, by two workers or again after a
+restart, has one workflow. Nothing about known jobs needs to be durable but what Temporal keeps anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import datetime, timedelta
+
+import structlog
+from pydantic import Field
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.assessment import Terms
+from activities.lineage import Handed, Inherited
+from activities.scheduler.protocol import JobRecord, JobState
+from activities.scheduler.resubmission import read_lineage
+from activities.snapshot import ClusterSnapshots
+from recovery.model import JobId, JobKey, NodeName, Value
+from recovery.optin import OptIn, parse_comment
+
+log = structlog.get_logger(__name__)
+
+HEARTBEAT_S = 5.0
+
+
+class RecoveryStart(Value):
+    """A job workflow's argument: the job as it was when it came under guard."""
+
+    job: JobKey
+    optin: OptIn
+    record: JobRecord
+    terms: Terms
+    inherited: Inherited = Inherited()
+    """Of the job in whose place it was submitted."""
+
+    @property
+    def nodes_excluded_before(self) -> frozenset[NodeName]:
+        """Nodes on the job's exclusion list that relight put there."""
+        return frozenset(exclusion.node for exclusion in self.inherited.handed.exclusions)
+
+    @property
+    def told_of_line(self) -> str:
+        """What the job stands for, in words; empty: for itself."""
+        line = self.inherited
+        if line.of is None:
+            return ""
+        known = "whose history is not known any more" if line.lost else f"with its {len(line.handed.past)} attempts"
+        return f"; resubmission {line.resubmissions}, in place of job {line.of}, {known}"
+
+
+class Selection(Value):
+    """Which jobs the operator wants looked after."""
+
+    cluster: str
+    environment: str = ""
+    """Jobs that name another environment are left alone; empty: all."""
+    partitions: tuple[str, ...] = ()
+    """Only these partitions; empty: all."""
+    terms: Terms = Terms()
+
+
+class DiscoverOrder(Value):
+    """How long to look for jobs before reporting."""
+
+    cluster: str
+    lease_s: float = Field(gt=0)
+
+
+class ClosedRecovery(Value):
+    """The part of a job workflow's result that is read here."""
+
+    attempt_submitted_at: datetime | None = None
+    resubmitted_as: str = ""
+    handed_on: Handed | None = None
+
+
+class Discovered(Value):
+    """What one lease of looking came to."""
+
+    adopted: int = Field(ge=0)
+    listed: int = Field(ge=0)
+    """Jobs in the last reading, opted in or not."""
+
+
+def wanted(record: JobRecord, selection: Selection) -> OptIn | None:
+    """Return how `record` opted in, or None when it is not to be looked after now."""
+    optin = parse_comment(record.comment)
+    if optin is None or record.state in (JobState.COMPLETED, JobState.CANCELLED):
+        return None
+    if record.het_leader_id not in ("", record.job_id) or _stands_for_tasks(record):
+        return None
+    if selection.partitions and record.partition not in selection.partitions:
+        return None
+    if selection.environment and optin.environment not in ("", selection.environment):
+        return None
+    return optin
+
+
+def _stands_for_tasks(record: JobRecord) -> bool:
+    """Whether this is what has not started yet of a job array. What is done to that is done to all of its tasks; each
+    of them is a job of its own as soon as Slurm takes it apart."""
+    return record.array_job_id == record.job_id
+
+
+class Adopter:
+    """Starts job workflows on a Temporal client."""
+
+    def __init__(self, client: Client, task_queue: str, selection: Selection) -> None:
+        self._client = client
+        self._task_queue = task_queue
+        self._selection = selection
+
+    async def adopt(self, record: JobRecord, optin: OptIn) -> bool:
+        """Make sure that a workflow guards the job. Returns False while the id is still another job's workflow's, and
+        while that of the job in whose place this one was submitted has not ended."""
+        job = JobKey(cluster=self._selection.cluster, job_id=record.job_id, submitted_at=record.submitted_at)
+        inherited = await self._inherited(record)
+        if inherited is None:
+            return False
+        terms = self._selection.terms
+        start = RecoveryStart(job=job, optin=optin, record=record, terms=terms, inherited=inherited)
+        try:
+            await self._start(start, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            return await self._settle_duplicate(start)
+        log.info("took a job under guard", job=str(job), attempt=record.restart_count, mode=optin.mode.value)
+        return True
+
+    async def _inherited(self, record: JobRecord) -> Inherited | None:
+        """Return what the predecessor's workflow handed on; None while it has not ended."""
+        lineage = read_lineage(record.comment)
+        if lineage is None:
+            return Inherited()
+        line = Inherited(of=lineage.of, resubmissions=lineage.count)
+        predecessor = JobKey(
+            cluster=self._selection.cluster, job_id=lineage.of, submitted_at=record.submitted_at
+        ).workflow_id
+        try:
+            description = await self._client.get_workflow_handle(predecessor).describe()
+            if description.close_time is None:
+                return None
+            closed = await self._result_of(description)
+        except WorkflowFailureError:
+            return line.model_copy(update={"lost": True})
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return line.model_copy(update={"lost": True})
+        if closed.resubmitted_as != record.job_id or closed.handed_on is None:
+            return line.model_copy(update={"lost": True})
+        return line.model_copy(update={"handed": closed.handed_on})
+
+    async def _settle_duplicate(self, start: RecoveryStart) -> bool:
+        """The id has had a workflow: it guards this job, or dealt with it, or belongs to an earlier job of that id."""
+        description = await self._client.get_workflow_handle(start.job.workflow_id).describe()
+        if description.close_time is None:
+            return await _guards(description, start.record)
+        if start.record.submitted_at <= await self._dealt_with_until(description, description.close_time):
+            return True
+        try:
+            await self._start(start, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            return False
+        return True
+
+    async def _dealt_with_until(self, description: WorkflowExecutionDescription, closed_at: datetime) -> datetime:
+        """Return the submit time of the last attempt that a closed workflow knew. One that was terminated tells of
+        none: nothing submitted before its end is taken up again then."""
+        try:
+            closed = await self._result_of(description)
+        except WorkflowFailureError:
+            return closed_at
+        return closed.attempt_submitted_at or closed_at
+
+    async def _result_of(self, description: WorkflowExecutionDescription) -> ClosedRecovery:
+        handle: WorkflowHandle[object, ClosedRecovery] = self._client.get_workflow_handle(
+            description.id, run_id=description.run_id, result_type=ClosedRecovery
+        )
+        return await handle.result(follow_runs=False)
+
+    async def _start(self, start: RecoveryStart, reuse: WorkflowIDReusePolicy) -> None:
+        record = start.record
+        await self._client.start_workflow(
+            "JobRecovery",
+            args=[start, None],
+            id=start.job.workflow_id,
+            task_queue=self._task_queue,
+            id_reuse_policy=reuse,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            memo={"submitted_at": record.submitted_at.isoformat(), "name": _plain(record.name)},
+            static_summary=f"{_plain(record.name) or 'job'} · job {record.job_id} · {start.job.cluster}",
+            static_details=f"user {_plain(record.user)}, partition {_plain(record.partition)}",
+        )
+
+
+class Discovery:
+    """Looks for opted-in jobs, as a Temporal activity that runs for hours."""
+
+    def __init__(self, snapshots: ClusterSnapshots, adopter: Adopter, selection: Selection) -> None:
+        self._snapshots = snapshots
+        self._adopter = adopter
+        self._selection = selection
+
+    @activity.defn
+    async def discover_jobs(self, order: DiscoverOrder) -> Discovered:
+        """Adopt every opted-in job of every reading until the lease is over."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + order.lease_s * random.uniform(0.9, 1.1)  # noqa: S311 - spreads leases, no secret
+        known: dict[JobId, datetime] = {}
+        adopted, listed, read_at = 0, 0, None
+        while loop.time() < end:
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    reading = await self._snapshots.newer_than(read_at)
+            except TimeoutError:
+                reading = None
+            activity.heartbeat(adopted)
+            hand_over_on_shutdown()
+            if reading is not None:
+                read_at, listed = reading.read_at, len(reading.jobs)
+                adopted += await self._adopt_new(reading.jobs, known)
+        return Discovered(adopted=adopted, listed=listed)
+
+    async def _adopt_new(self, jobs: tuple[JobRecord, ...], known: dict[JobId, datetime]) -> int:
+        """Adopt what is not in `known`, by job id and submit time, and keep that up to date. A job that is not wanted
+        now may be later: its comment and its partition can be changed."""
+        listed = {job.job_id for job in jobs}
+        for job_id in known.keys() - listed:
+            del known[job_id]
+        new = 0
+        for record in jobs:
+            if known.get(record.job_id) == record.submitted_at:
+                continue
+            optin = wanted(record, self._selection)
+            if optin is not None and await self._adopter.adopt(record, optin):
+                known[record.job_id] = record.submitted_at
+                new += 1
+        return new
+
+
+def hand_over_on_shutdown() -> None:
+    """Leave a long activity at once when its worker shuts down; the next worker goes on from the last heartbeat."""
+    if activity.is_worker_shutdown():
+        raise ApplicationError(
+            "the worker shuts down; another one takes over",
+            type="WorkerShutdown",
+            next_retry_delay=timedelta(milliseconds=200),
+            category=ApplicationErrorCategory.BENIGN,
+        )
+
+
+async def _guards(description: WorkflowExecutionDescription, record: JobRecord) -> bool:
+    """A running workflow guards this job unless the id was reused: then the record starts over, submitted later."""
+    submitted_at = await description.memo_value("submitted_at", default="")
+    return record.restart_count > 0 or submitted_at == record.submitted_at.isoformat()
+
+
+def _plain(text: str) -> str:
+    """Job names are outside text: one short line without Markdown's signs."""
+    return "".join(sign for sign in text[:80] if sign.isprintable() and sign not in "*_`[]<>#|")

@@ -1,0 +1,120 @@
+"""Reads log files that a person hands over: plain, compressed, from standard input, of any size in bounded memory."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import re2
+
+from activities.casefile import UnreadableInput
+from activities.scheduler.hostlist import HostlistError, expand
+from recovery.attribution.incident import LogLine
+from recovery.signatures.catalogue import packaged_catalogue
+from recovery.signatures.lines import LineSplitter
+from recovery.signatures.scanner import Hit, Scanner
+
+HEAD_BYTES = 1 << 20
+TAIL_BYTES = 4 << 20
+"""Of a larger file, head and tail are read whole, and from between the lines that the catalogue knows."""
+MAX_HITS_OF_ONE_KIND = 200
+
+_BLOCK_BYTES = 1 << 20
+_SEARCHED_FOR_ALLOCATION = 5_000
+_ALLOCATION = re2.compile(r"\b(?:SLURM_(?:JOB_|STEP_)?NODELIST|NodeList)[=:] ?([\w.,\[\]-]+)")
+
+
+def expand_paths(patterns: Sequence[str]) -> list[str]:
+    """Return the files that names and glob patterns stand for; ``-`` is standard input. Raises `UnreadableInput`."""
+    found: list[str] = []
+    for pattern in patterns:
+        matches = [pattern] if pattern == "-" or Path(pattern).is_file() else sorted(glob.glob(pattern))  # noqa: PTH207
+        if not matches:
+            raise UnreadableInput(f"{pattern}: no such file")
+        found += [match for match in matches if match not in found]
+    return found
+
+
+def read_log(name: str, nodes: Sequence[str] = ()) -> list[LogLine]:
+    """Read one log file (``-``: standard input; ``.gz``: compressed) into lines with their numbers. A file whose name
+    holds the name of one of `nodes` is taken for that node's. Raises `UnreadableInput`."""
+    try:
+        if name == "-":
+            return _bounded(sys.stdin.buffer, "stdin", "")
+        with gzip.open(name) if name.endswith(".gz") else Path(name).open("rb") as stream:
+            return _bounded(stream, name, _node_in(Path(name).name, nodes))
+    except (OSError, EOFError) as error:
+        raise UnreadableInput(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def allocation_in(lines: Sequence[LogLine]) -> tuple[str, ...]:
+    """Return the allocation that the log itself prints, as slurmctld's or a batch script's environment does; empty when
+    it does not, or not in a form that can be expanded."""
+    for line in lines[:_SEARCHED_FOR_ALLOCATION]:
+        found = _ALLOCATION.search(line.text)
+        if found:
+            try:
+                return tuple(expand(found.group(1)))
+            except HostlistError:
+                continue
+    return ()
+
+
+def _bounded(stream: IO[bytes] | gzip.GzipFile, source: str, host: str) -> list[LogLine]:
+    head = b"".join(_blocks(stream, HEAD_BYTES))
+    scanner, hits, tail = _middle(stream, head)
+    texts = [*_numbered(head[: head.rfind(b"\n") + 1], 1)] if tail else [*_numbered(head, 1)]
+    texts += [(hit.number, hit.text) for hit in hits]
+    if tail:
+        texts += _numbered(tail, scanner.number)
+    return [LogLine(text=text, source=source, number=number, host=host) for number, text in texts]
+
+
+def _middle(stream: IO[bytes] | gzip.GzipFile, head: bytes) -> tuple[Scanner, list[Hit], bytes]:
+    """Scan all but the last `TAIL_BYTES` of what follows `head`; return the scanner, its hits, and that tail."""
+    scanner = Scanner(packaged_catalogue(), most_of_a_kind=MAX_HITS_OF_ONE_KIND)
+    hits: list[Hit] = []
+    waiting: deque[bytes] = deque()
+    scanner.skip(head)
+    for block in _blocks(stream):
+        waiting.append(block)
+        if len(waiting) * _BLOCK_BYTES > TAIL_BYTES:
+            hits += scanner.feed(waiting.popleft())
+    return scanner, hits, scanner.pending() + b"".join(waiting)
+
+
+def _blocks(stream: IO[bytes] | gzip.GzipFile, total: int | None = None) -> Iterator[bytes]:
+    """Yield blocks of `_BLOCK_BYTES`, the last one of a stream shorter; `total` bytes at most."""
+    count = 0
+    while total is None or count < total:
+        block = stream.read(_BLOCK_BYTES)
+        if not block:
+            return
+        count += len(block)
+        yield block
+
+
+def _numbered(data: bytes, first: int) -> Iterator[tuple[int, str]]:
+    r"""Yield the lines of `data` with their numbers, which count ``\n`` as editors do."""
+    splitter = LineSplitter()
+    *ended, rest = data.split(b"\n")
+    for number, part in enumerate(ended, start=first):
+        for text in splitter.feed(part + b"\n"):
+            yield number, text
+    for text in (*splitter.feed(rest), *splitter.flush()):
+        yield first + len(ended), text
+
+
+def _node_in(file_name: str, nodes: Sequence[str]) -> str:
+    named = [node for node in nodes if _stands_alone(node, file_name)]
+    return max(named, key=len, default="")
+
+
+def _stands_alone(word: str, text: str) -> bool:
+    before, found, after = text.partition(word)
+    return bool(found) and not before[-1:].isalnum() and not after[:1].isalnum()

@@ -1,0 +1,1 @@
+"""Log sources behind one protocol: `files` reads a shared filesystem."""

@@ -1,0 +1,1 @@
+"""The scheduler behind one protocol: `cli` speaks to a real Slurm, `simulated` to the simulated cluster."""

@@ -1,0 +1,122 @@
+"""Where one attempt of a job ends in its log and the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import re2
+
+from recovery.attribution.reading import Reading
+from recovery.detection.markers import IterationFinished
+from recovery.signatures.catalogue import Role
+
+_REQUEUED = re2.compile(r"Requeuing JobId=\d+|[Rr]equeue job JobId=\d+")
+_LAST_WORDS = timedelta(seconds=5)
+"""How long after Slurm's word an attempt's own lines may still arrive; no further attempt begins and fails so soon."""
+_ALLOCATED = re2.compile(r"sched: Allocate JobId=|sched/backfill: .*Started JobId=")
+
+
+def split_attempts(readings: Sequence[Reading]) -> list[list[Reading]]:
+    """Cut where Slurm requeued or allocated again, where an agent restarted its workers, and where iterations go on
+    after processes had ended or the iteration number jumped back after a failure. The last piece that says anything is
+    the last attempt."""
+    attempts: list[list[Reading]] = [[]]
+    state = _State()
+    for reading in readings:
+        if attempts[-1] and state.begins_anew(reading):
+            attempts.append([])
+            state = _State()
+        attempts[-1].append(reading)
+        state.take(reading)
+        if state.failed and _ends_attempt(reading):
+            attempts.append([])
+            state = _State()
+    return _merge_remains(attempts)
+
+
+@dataclass
+class _State:
+    """What has been seen of an attempt."""
+
+    highest: int = -1
+    failed: bool = False
+    ended: Reading | None = None
+    """The first line that says that a process ended."""
+
+    def take(self, reading: Reading) -> None:
+        """Note what a line adds."""
+        self.highest = max(self.highest, _iteration(reading))
+        self.failed = self.failed or _fails(reading)
+        if self.ended is None and reading.cause == "process_exited":
+            self.ended = reading
+
+    def begins_anew(self, reading: Reading) -> bool:
+        """Whether a line can only be of a further attempt."""
+        if "JobId=" in reading.text and _ALLOCATED.search(reading.text):
+            return True
+        if not isinstance(reading.marker, IterationFinished):
+            return False
+        ended = self.ended is not None and self.ended.is_before(reading)
+        return ended or (self.failed and 0 <= _iteration(reading) <= self.highest)
+
+
+def _iteration(reading: Reading) -> int:
+    marker = reading.marker
+    return marker.n if isinstance(marker, IterationFinished) and marker.n is not None else -1
+
+
+def _fails(reading: Reading) -> bool:
+    return reading.is_a(Role.ROOT) or reading.is_a(Role.CASCADE)
+
+
+def _ends_attempt(reading: Reading) -> bool:
+    return reading.cause == "self_recovered" or ("JobId=" in reading.text and bool(_REQUEUED.search(reading.text)))
+
+
+def _merge_remains(attempts: list[list[Reading]]) -> list[list[Reading]]:
+    """A last piece that shows no beginning of its own is what remained to be said of the attempt before."""
+    first = len(attempts) - 1
+    said = _Said.by(attempts[first])
+    while first > 0 and said.remained(attempts[first - 1][-1]):
+        first -= 1
+        said = said.after(_Said.by(attempts[first]))
+    return [*attempts[:first], [reading for piece in attempts[first:] for reading in piece]]
+
+
+class _Said(NamedTuple):
+    """What a piece of a log says, in short."""
+
+    progress: bool
+    failure: bool
+    root: bool
+    last_at: datetime | None
+
+    @classmethod
+    def by(cls, piece: Sequence[Reading]) -> _Said:
+        return cls(
+            progress=any(r.marker is not None for r in piece),
+            failure=any(map(_fails, piece)),
+            root=any(r.is_a(Role.ROOT) for r in piece),
+            last_at=max((r.at for r in piece if r.at), default=None),
+        )
+
+    def after(self, before: _Said) -> _Said:
+        return _Said(
+            self.progress or before.progress,
+            self.failure or before.failure,
+            self.root or before.root,
+            max(filter(None, (self.last_at, before.last_at)), default=None),
+        )
+
+    def remained(self, boundary: Reading) -> bool:
+        """Whether it belongs to the attempt that ended with the line `boundary`."""
+        if self.progress:
+            return False
+        if not self.failure:
+            return True
+        if boundary.at is not None and self.last_at is not None:
+            return self.last_at - boundary.at <= _LAST_WORDS
+        return not self.root

@@ -1,0 +1,70 @@
+"""When all that is left is how processes ended."""
+
+from __future__ import annotations
+
+from recovery.attribution.counted import what_hosts_counted
+from recovery.attribution.finding import Finding
+from recovery.attribution.locate import exit_order
+from recovery.attribution.scene import Scene
+from recovery.model import Action, Category, Confidence
+
+_OUT_OF_MEMORY_STATE = "OUT_OF_MEMORY"
+_DO_NOT_REQUEUE = 93
+_NATIVE_CRASHES = frozenset({"-11", "-7", "-4", "-8"})
+_CRASHED = frozenset({"Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"})
+
+
+def bare_exit(scene: Scene) -> Finding:
+    """Read the job's state, exit codes and signals. Always finds something: at least that nothing is known."""
+    facts = scene.facts
+    if facts.state == _OUT_OF_MEMORY_STATE:
+        return Finding(
+            category=Category.USER_CODE,
+            cause="host_oom_cgroup",
+            action=Action.STOP,
+            summary="the job reached its memory limit, Slurm says",
+            confidence=Confidence.LIKELY,
+            place="slurm state",
+        )
+    if facts.exit_code == _DO_NOT_REQUEUE:
+        return Finding(
+            category=Category.USER_CODE,
+            cause="exit_code_do_not_requeue",
+            action=Action.STOP,
+            summary=f"the job ended with exit code {_DO_NOT_REQUEUE}, which asks not to be started again",
+            confidence=Confidence.ESTABLISHED,
+            place=f"exit {_DO_NOT_REQUEUE}",
+        )
+    exits = exit_order(scene)
+    crashed = scene.where(lambda r: r.field("exit_code") in _NATIVE_CRASHES or r.field("how") in _CRASHED)
+    if crashed:
+        return Finding(
+            category=Category.SOFTWARE_STACK,
+            cause="native_crash",
+            action=Action.RESTART,
+            summary="a process crashed in native code, and no line says why",
+            evidence=crashed[:3],
+            unlocated_because="a crash in native code alone says nothing of the node",
+            place="native crash",
+        )
+    also, telling = what_hosts_counted(scene.gauges)
+    return Finding(
+        category=Category.UNKNOWN,
+        cause="process_exited" if exits or facts.exit_code or facts.exit_signal else "unknown",
+        action=Action.RESTART,
+        summary=_how(scene) + (f"; {also}" if also else ""),
+        evidence=tuple(reading for _, reading in exits[:3]),
+        confidence=Confidence.GUESS,
+        unlocated_because="no line says why it ended",
+        place=f"exit {facts.exit_code} signal {facts.exit_signal}",
+        metric_evidence=telling,
+    )
+
+
+def _how(scene: Scene) -> str:
+    facts = scene.facts
+    if facts.exit_signal:
+        return f"the job was ended by signal {facts.exit_signal}, and no line says why"
+    if facts.exit_code:
+        return f"the job ended with exit code {facts.exit_code}, and no line says why"
+    return "the job failed, and nothing that was read says why"

@@ -1,0 +1,1 @@
+"""Crash, hang, straggler, progress: small state machines fed with signals. Time always comes in as an argument."""
