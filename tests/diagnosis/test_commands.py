@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from recovery.attribution.score import Prediction
-from workers.cli import diagnose, evaluate, signatures
+from recovery.redaction import MASK, mask_also
+from workers.cli.main import app
 from workers.cli.output import CliError
+from workers.settings import SettingsError
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "dev"
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-
-app = typer.Typer()
-for module in (diagnose, evaluate, signatures):
-    module.add_to(app)
 
 
 def _run(*arguments: str, stdin: bytes | None = None) -> str:
@@ -71,6 +69,40 @@ def test_the_allocation_is_learned_from_the_log_when_it_is_printed_there(tmp_pat
     log = tmp_path / "job.out"
     log.write_text(f"SLURM_JOB_NODELIST=gpu[07-10]\n1: {XID}\n")
     assert json.loads(_run("diagnose", str(log), "--json"))["culprits"] == ["gpu08"]
+
+
+@pytest.fixture
+def badge_masked(tmp_path: Path) -> Iterator[Path]:
+    """Settings of a site that masks its badges."""
+    config = tmp_path / "relight.yaml"
+    config.write_text("redaction: {patterns: ['badge-[0-9]{6}']}\n")
+    yield config
+    mask_also(())
+
+
+def test_what_the_sites_settings_mask_is_masked_in_a_report(badge_masked: Path, tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    log.write_text(
+        "Traceback (most recent call last):\n"
+        '  File "/w/train.py", line 3, in main\n'
+        "ValueError: no card for badge-123456\n"
+        "srun: error: n3: task 2: Exited with exit code 1\n"
+    )
+    assert "badge-123456" in _run("diagnose", str(log), "--json")
+    ways = [
+        _run("--config", str(badge_masked), "diagnose", str(log)),
+        _run("--config", str(badge_masked), "diagnose", str(log), "--json"),
+    ]
+    for said in ways:
+        assert "badge-123456" not in said
+        assert f"no card for {MASK}" in said
+
+
+def test_nothing_is_shown_where_the_sites_settings_cannot_be_read(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    log.write_text(XID + "\n")
+    with pytest.raises(SettingsError, match=r"no-such\.yaml"):
+        _run("--config", str(tmp_path / "no-such.yaml"), "diagnose", str(log))
 
 
 def test_a_case_is_printed_as_one_prediction() -> None:

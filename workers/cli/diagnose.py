@@ -1,4 +1,4 @@
-"""`relight diagnose`: read any failed job's logs and say what happened. Needs no server."""
+"""`relight diagnose`: read any failed job's logs and say what happened. Needs no server, and no settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workers.cli.context import Json
+from workers.cli.context import Json, Options
 from workers.cli.output import CliError, console, print_json
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def diagnose(
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
         typer.Argument(help="Log files or globs; .gz is read, - is standard input.", metavar="FILE..."),
@@ -46,6 +47,9 @@ def diagnose(
     if sum(map(bool, (files, case, flight_recorder))) != 1:
         what = "nothing to read" if not (files or case or flight_recorder) else "more than one kind of input at once"
         raise CliError(what, "give log files, or one --case, or one --flight-recorder folder")
+    options: Options = context.obj
+    # Read for what the site masks: the report quotes lines.
+    options.settings()
     if flight_recorder:
         _diagnose_dumps(flight_recorder, as_json=as_json)
         return
