@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from activities.metrics.settings import PrometheusSettings
+from activities.stores.access import shown_address
 
 MAX_ANSWER_BYTES = 32 << 20
 PAUSE_S = 2.0
@@ -58,10 +58,8 @@ class PrometheusApi:
 
     @property
     def shown(self) -> str:
-        """The store for people, without a password in its address."""
-        parts = urlsplit(self._settings.url)
-        host = parts.netloc.rpartition("@")[2]
-        return f"{self._settings.name} at {parts.scheme}://{host}{parts.path.rstrip('/')}"
+        """The store for people."""
+        return f"{self._settings.name} at {shown_address(self._settings.url)}"
 
     def query(self, promql: str, at: datetime | None = None) -> list[object]:
         """Return the series that answer `promql` at a moment; now where none is given. Raises `MetricsUnreadable`."""

@@ -8,7 +8,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
+from recovery.redaction import redact
+
 LocalPath = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+def shown_address(url: str) -> str:
+    """Return the address for people: without the account and the password that may stand in it."""
+    scheme, _, rest = url.rstrip("/").partition("://")
+    authority, slash, path = rest.partition("/")
+    return redact(f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}")
 
 
 class StoreAccess(BaseModel):

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from activities.stores.access import StoreAccess
+from activities.stores.access import StoreAccess, shown_address
 from activities.stores.errors import (
     NoAccess,
     NoTrust,
@@ -67,7 +67,7 @@ class StoreConnection:
     @property
     def shown(self) -> str:
         """The store for people."""
-        return f"{self._called} at {httpx.URL(self.url).copy_with(userinfo=b'')}"
+        return f"{self._called} at {shown_address(self.url)}"
 
     @property
     def server_time(self) -> datetime | None:

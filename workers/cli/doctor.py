@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from workers.cli import doctor_attribution, doctor_logs, doctor_metrics, doctor_slurm
+from workers.cli import doctor_logs, doctor_services, doctor_slurm
 
 doctor = typer.Typer(help="Look at what relight depends on: what works, what does not, how to mend it.")
 
@@ -13,6 +13,5 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     doctor_slurm.add_to(doctor)
     doctor_logs.add_to(doctor)
-    doctor_metrics.add_to(doctor)
-    doctor_attribution.add_to(doctor)
+    doctor_services.add_to(doctor)
     app.add_typer(doctor, name="doctor")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workers.cli.context import Json, Options, run
-from workers.cli.doctor_report import chosen, examined, report
+from workers.cli.context import Json
+from workers.cli.doctor_report import OneCluster, look_at
 from workers.cli.output import CliError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Probing:
 
 def logs(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", help="Only this cluster.")] = "",
+    cluster: OneCluster = "",
     probe: Annotated[
         bool, typer.Option("--probe", help="Also submit a tiny job that prints a marked line, and wait for the line.")
     ] = False,
@@ -64,12 +64,16 @@ def logs(
         raise CliError("--probe and --line are two ways to the same", "give one of them")
     if line and not _TOKEN.fullmatch(line):
         raise CliError(f"{line!r} can't be looked for", "--line takes 8 to 64 letters, digits and underscores")
-    options: Options = context.obj
-    clusters = chosen(options.settings(), cluster)
     probing = Probing(probe, line, str(directory or Path.cwd()), wait_s)
-    found = run(examined(clusters, partial(_examine, probing=probing)))
-    titles = {each.name: f"logs in {', '.join(place.called for place in each.logs)}" for each in clusters}
-    report(titles, found, as_json=as_json)
+    look_at(context.obj, cluster, partial(_examine, probing=probing), _title, as_json=as_json)
+
+
+def _title(cluster: ClusterSettings) -> str:
+    return f"logs in {_places(cluster)}"
+
+
+def _places(cluster: ClusterSettings) -> str:
+    return ", ".join(place.called for place in cluster.logs)
 
 
 async def _examine(cluster: ClusterSettings, probing: Probing) -> tuple[Check, ...]:
@@ -93,13 +97,16 @@ async def _probed(cluster: ClusterSettings, scheduler: Scheduler, probing: Probi
     from workers.doctor.logs import await_line, probe
     from workers.doctor.logs_probe import Mark
 
-    places = ", ".join(place.called for place in cluster.logs)
     if probing.submits:
         token = f"probe_{secrets.token_hex(8)}"
-        typer.echo(f"waiting up to {probing.wait_s:.0f} s for a job's line with {token} in {places}", err=True)
+        typer.echo(
+            f"waiting up to {probing.wait_s:.0f} s for a job's line with {token} in {_places(cluster)}", err=True
+        )
         found = probe(cluster, scheduler, Mark(token, probing.wait_s), probing.directory)
         return tuple([check async for check in found])
     if probing.token:
-        typer.echo(f"waiting up to {probing.wait_s:.0f} s for a line with {probing.token} in {places}", err=True)
+        typer.echo(
+            f"waiting up to {probing.wait_s:.0f} s for a line with {probing.token} in {_places(cluster)}", err=True
+        )
         return await await_line(cluster, Mark(probing.token, probing.wait_s))
     return ()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from workers.cli.context import Options, run
 from workers.cli.output import CliError, print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,8 +16,26 @@ if TYPE_CHECKING:
     from workers.settings import ClusterSettings, Settings
 
 
-def chosen(settings: Settings, name: str) -> tuple[ClusterSettings, ...]:
-    """Return the cluster called `name`, or all where it is empty. Raises `CliError` where there is none."""
+OneCluster = Annotated[str, typer.Option("--cluster", help="Only this cluster.")]
+
+
+def look_at(
+    options: Options,
+    name: str,
+    examine: Callable[[ClusterSettings], Awaitable[tuple[Check, ...]]],
+    title: Callable[[ClusterSettings], str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print what `examine` finds of the cluster called `name`, or of all where it is empty, each under its title. Ends
+    the command with exit code 1 when a check failed."""
+    clusters = _chosen(options.settings(), name)
+    found = run(_examined(clusters, examine))
+    _report({each.name: title(each) for each in clusters}, found, as_json=as_json)
+
+
+def _chosen(settings: Settings, name: str) -> tuple[ClusterSettings, ...]:
+    """The clusters that are meant. Raises `CliError` where there is none."""
     if not settings.clusters:
         raise CliError("no cluster is configured", "add one under `clusters:` in relight.yaml")
     found = tuple(cluster for cluster in settings.clusters if name in ("", cluster.name))
@@ -26,16 +45,15 @@ def chosen(settings: Settings, name: str) -> tuple[ClusterSettings, ...]:
     return found
 
 
-async def examined(
+async def _examined(
     clusters: Sequence[ClusterSettings], examine: Callable[[ClusterSettings], Awaitable[tuple[Check, ...]]]
 ) -> dict[str, tuple[Check, ...]]:
-    """Return what `examine` finds of each cluster, by its name; all are looked at together."""
+    """What is found of each cluster, by its name; all are looked at together."""
     found = await asyncio.gather(*(examine(cluster) for cluster in clusters))
     return {cluster.name: checks for cluster, checks in zip(clusters, found, strict=True)}
 
 
-def report(titles: Mapping[str, str], found: Mapping[str, Sequence[Check]], *, as_json: bool) -> None:
-    """Print the checks of each cluster under its title. Ends the command with exit code 1 when one failed."""
+def _report(titles: Mapping[str, str], found: Mapping[str, Sequence[Check]], *, as_json: bool) -> None:
     from workers.doctor.checks import Finding
 
     if as_json:

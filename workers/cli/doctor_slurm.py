@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workers.cli.context import Json, Options, run
-from workers.cli.doctor_report import chosen, examined, report
+from workers.cli.context import Json
+from workers.cli.doctor_report import OneCluster, look_at
 
 if TYPE_CHECKING:
     from workers.doctor.checks import Check
@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 def slurm(
     context: typer.Context,
-    cluster: Annotated[str, typer.Option("--cluster", help="Only this cluster.")] = "",
+    cluster: OneCluster = "",
     probe: Annotated[
         bool, typer.Option("--probe", help="Also submit a tiny job, requeue it with an exclusion, and cancel it.")
     ] = False,
@@ -32,11 +32,11 @@ def slurm(
 
     Changes nothing without --probe. The exit code is 1 when something fails.
     """
-    options: Options = context.obj
-    clusters = chosen(options.settings(), cluster)
-    found = run(examined(clusters, partial(_examine, probing=probe)))
-    titles = {each.name: f"scheduler {each.scheduler.kind}, mode {each.effective_mode.value}" for each in clusters}
-    report(titles, found, as_json=as_json)
+    look_at(context.obj, cluster, partial(_examine, probing=probe), _title, as_json=as_json)
+
+
+def _title(cluster: ClusterSettings) -> str:
+    return f"scheduler {cluster.scheduler.kind}, mode {cluster.effective_mode.value}"
 
 
 async def _examine(cluster: ClusterSettings, *, probing: bool) -> tuple[Check, ...]:
