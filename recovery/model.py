@@ -236,6 +236,11 @@ class Reconciliation(Value):
     resubmitted_as: str = ""
     """The job that was submitted in place of this one; empty where it was not."""
 
+    @classmethod
+    def abandoned(cls, reason: str, observed_at: datetime, detail: str = "") -> Reconciliation:
+        """Return that an advice came to nothing, with as much of `detail` as is kept."""
+        return cls(disposition=Disposition.ABANDONED, reason=reason, observed_at=observed_at, detail=detail[:500])
+
 
 class MilestoneKind(StrEnum):
     """The points of a recovery, in their usual order."""

@@ -27,7 +27,7 @@ from activities.scheduler.protocol import (
     Scheduler,
 )
 from activities.scheduler.steps import ActOrder, Sent, Step, held_by_us, is_ours, lacks_mark, list_changes, next_step
-from recovery.model import Disposition, Reconciliation
+from recovery.model import Reconciliation
 
 MAX_STEPS = 200
 SETTLE_S = 0.15
@@ -140,7 +140,7 @@ class SchedulerActs:
                 return None
             return await self._try_step(step, record, carrying)
         except JobUnknown as error:
-            return self._gave_up("job_gone", str(error))
+            return Reconciliation.abandoned("job_gone", self._clock(), str(error))
         except Refused as error:
             carrying.trouble = str(error)
             return None
@@ -150,7 +150,9 @@ class SchedulerActs:
         would be taken for ours."""
         if is_ours(record, order) and not record.state.ended:
             await self._unmark(record, order)
-        return self._gave_up("mode_observe", "the operator's settings do not allow acts here any more")
+        return Reconciliation.abandoned(
+            "mode_observe", self._clock(), "the operator's settings do not allow acts here any more"
+        )
 
     async def _try_step(self, step: Step, record: JobRecord, carrying: Carrying) -> Reconciliation | None:
         """Take `step`. A refusal only says that the record was older than it: the next read tells what happened in
@@ -162,7 +164,7 @@ class SchedulerActs:
         except NotPermitted as error:
             if not held_by_us(record, order, sent=carrying.sent):
                 reason = "not_offered" if isinstance(error, NotOffered) else "not_permitted"
-                return self._gave_up(reason, str(error))
+                return Reconciliation.abandoned(reason, self._clock(), str(error))
             carrying.trouble = str(error)
         except ListRefused as error:
             carrying.trouble, carrying.refusals = str(error), carrying.refusals + 1
@@ -240,8 +242,3 @@ class SchedulerActs:
     def _account(self, record: JobRecord, order: ActOrder) -> str:
         account = Account(did=order.advice.key, why=order.advice.reason[:200])
         return write_marker(record.admin_comment, account)
-
-    def _gave_up(self, reason: str, detail: str) -> Reconciliation:
-        return Reconciliation(
-            disposition=Disposition.ABANDONED, reason=reason, observed_at=self._clock(), detail=detail[:500]
-        )

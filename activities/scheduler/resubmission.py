@@ -152,11 +152,15 @@ def next_step(
     if is_accounted_for(kept, order):
         return _converged(kept, order, now)
     if kept.state is JobState.CANCELLED:
-        return abandoned(overtaken or "person_intervened", now, f"job {kept.job_id}, submitted for it, was cancelled")
+        return Reconciliation.abandoned(
+            overtaken or "person_intervened", now, f"job {kept.job_id}, submitted for it, was cancelled"
+        )
     if kept.state.ended:
         return _converged(kept, order, now)
     if kept.hold is Hold.ADMIN:
-        return abandoned("person_intervened", now, f"job {kept.job_id}, submitted for it, is held by another")
+        return Reconciliation.abandoned(
+            "person_intervened", now, f"job {kept.job_id}, submitted for it, is held by another"
+        )
     if kept.hold is Hold.NONE:
         return Step.ACCOUNT
     if overtaken:
@@ -184,20 +188,15 @@ def is_accounted_for(new: JobRecord, order: ResubmitOrder) -> bool:
     return isinstance(marker, Account) and marker.did == order.advice.key
 
 
-def abandoned(reason: str, now: datetime, detail: str) -> Reconciliation:
-    """Return that the order came to nothing."""
-    return Reconciliation(disposition=Disposition.ABANDONED, reason=reason, observed_at=now, detail=detail[:500])
-
-
 def _before_submission(
     old: JobRecord | None, order: ResubmitOrder, now: datetime, sent_at: datetime | None
 ) -> Step | Reconciliation:
     if overtaken := _overtaken(old, order, ended_by_us=False):
-        return abandoned(overtaken, now, "the job was not submitted anew: it changed after the advice")
+        return Reconciliation.abandoned(overtaken, now, "the job was not submitted anew: it changed after the advice")
     if now > order.advice.expires_at:
-        return abandoned("advice_expired", now, "no job was submitted in time")
+        return Reconciliation.abandoned("advice_expired", now, "no job was submitted in time")
     if old is not None and (old.hold is not Hold.NONE or old.state is JobState.SUSPENDED):
-        return abandoned("person_intervened", now, "the job is held or suspended, and not by relight")
+        return Reconciliation.abandoned("person_intervened", now, "the job is held or suspended, and not by relight")
     if old is not None and (old.state is JobState.UNKNOWN or JobFlag.COMPLETING in old.flags):
         return Step.WAIT
     return Step.WAIT if sent_at is not None and now - sent_at < QUIET else Step.SUBMIT

@@ -23,7 +23,6 @@ from activities.scheduler.resubmission import (
     ResubmitOrder,
     Sight,
     Step,
-    abandoned,
     comment_with,
     look,
     next_step,
@@ -93,13 +92,15 @@ class Resubmitter:
     async def _why_not(self, order: ResubmitOrder, *, again: bool) -> Reconciliation | None:
         """Why nothing may be submitted; None: it may."""
         if not self._may_act_in(order.job.partition):
-            return abandoned("mode_observe", self._clock(), "the operator's settings do not allow acts here any more")
+            return Reconciliation.abandoned(
+                "mode_observe", self._clock(), "the operator's settings do not allow acts here any more"
+            )
         if order.job.array_job_id or order.job.components:
             detail = "a task of an array, or a het job, can't be submitted by itself as it was"
-            return abandoned("not_submitted", self._clock(), detail)
+            return Reconciliation.abandoned("not_submitted", self._clock(), detail)
         if again and self._clock() - order.ordered_at > await self._remembered() - MARGIN:
             detail = "whether it was submitted can't be told any more: it may have come and gone. Submit it by hand"
-            return abandoned("not_submitted", self._clock(), detail)
+            return Reconciliation.abandoned("not_submitted", self._clock(), detail)
         return None
 
     async def _submit(self, order: ResubmitOrder, sight: Sight) -> Reconciliation | None:
@@ -112,7 +113,7 @@ class Resubmitter:
             known = frozenset(node.name for node in await scheduler.nodes())
             job_id = await scheduler.submit(_in_place_of(submission, order, known))
         except (Refused, JobUnknown) as error:
-            return abandoned("not_submitted", self._clock(), str(error))
+            return Reconciliation.abandoned("not_submitted", self._clock(), str(error))
         activity.logger.info("submitted job %s, held, for %s", job_id, order.advice.key)
         return None
 

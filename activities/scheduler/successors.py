@@ -114,18 +114,24 @@ class ChainActs:
         now = self._clock()
         failed = next((job for job in jobs if job.job_id == order.job.job_id), None)
         if failed is not None and failed.state is JobState.CANCELLED and not order.ends_job:
-            return self._gave_up("owner_cancelled", "the job of the chain was cancelled")
+            return Reconciliation.abandoned("owner_cancelled", self._clock(), "the job of the chain was cancelled")
         following = successors(jobs, order)
         nodes = _nodes_to_avoid(order, failed)
         if not following:
             return self._without_successor(_who_runs(jobs, order), nodes)
         if held := [job.job_id for job in following if job.hold is not Hold.NONE]:
-            return self._gave_up("person_intervened", f"the next job of the chain, {held[0]}, is held")
+            return Reconciliation.abandoned(
+                "person_intervened", self._clock(), f"the next job of the chain, {held[0]}, is held"
+            )
         if not all(self._may_act_in(job.partition) for job in following):
-            return self._gave_up("mode_observe", "the operator's settings do not allow acts here any more")
+            return Reconciliation.abandoned(
+                "mode_observe", self._clock(), "the operator's settings do not allow acts here any more"
+            )
         if changes := {job.job_id: job for job in following if not set(_wanted(job, nodes)) <= set(job.excluded_nodes)}:
             if now > order.advice.expires_at:
-                return self._gave_up("advice_expired", "the next job of the chain was not constrained in time")
+                return Reconciliation.abandoned(
+                    "advice_expired", self._clock(), "the next job of the chain was not constrained in time"
+                )
             return await self._constrain(changes, nodes, order)
         if order.ends_job and failed is not None and _runs(failed, order):
             await self._scheduler.cancel(failed.job_id)
@@ -147,7 +153,7 @@ class ChainActs:
             except Refused as error:
                 # It may have started since it was read: the next look tells.
                 if job.state is JobState.PENDING and not await self._has_started(job_id):
-                    return self._gave_up("not_constrained", str(error))
+                    return Reconciliation.abandoned("not_constrained", self._clock(), str(error))
         return None
 
     async def _has_started(self, job_id: JobId) -> bool:
@@ -155,15 +161,14 @@ class ChainActs:
 
     def _without_successor(self, started: JobRecord | None, nodes: tuple[NodeName, ...]) -> Reconciliation:
         if started is None:
-            return self._gave_up("no_successor", "no job of its chain waits that opted in too")
+            return Reconciliation.abandoned(
+                "no_successor", self._clock(), "no job of its chain waits that opted in too"
+            )
         if not set(nodes) & set(started.nodes):
             return _constrained((started,), nodes, self._clock())
         where = ", ".join(started.nodes)[:200]
-        return self._gave_up("no_successor", f"job {started.job_id} of its chain has started already, on {where}")
-
-    def _gave_up(self, reason: str, detail: str) -> Reconciliation:
-        return Reconciliation(
-            disposition=Disposition.ABANDONED, reason=reason, observed_at=self._clock(), detail=detail[:500]
+        return Reconciliation.abandoned(
+            "no_successor", self._clock(), f"job {started.job_id} of its chain has started already, on {where}"
         )
 
 

@@ -80,7 +80,7 @@ def _takes_silence_for_the_end_of_the_job(patch: pytest.MonkeyPatch) -> None:
         try:
             return await real(self, carrying)
         except SchedulerUnavailable as error:
-            return self._gave_up("job_gone", str(error))
+            return Reconciliation.abandoned("job_gone", self._clock(), str(error))
 
     patch.setattr(SchedulerActs, "_read_and_step", read_and_step)
 
