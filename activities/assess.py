@@ -19,6 +19,7 @@ from activities.attribution.protocol import AttributionService
 from activities.logs.protocol import LogSource
 from activities.metrics.protocol import MetricsAnswer, MetricSource, MetricsState, NoMetrics
 from activities.scheduler.protocol import NodeReader, NodeRecord, SchedulerError
+from activities.suspicions import NoSuspicions, SuspicionReader
 from recovery.attribution.attribute import attribute
 from recovery.attribution.incident import Incident, JobFacts
 from recovery.attribution.observed import as_observed
@@ -26,6 +27,7 @@ from recovery.model import NodeName, Verdict
 from recovery.opinion import Opinion
 from recovery.policy import Ending, PolicySettings, Situation, decide
 from recovery.redaction import redact
+from recovery.suspects import Suspicion, program_of
 
 AT_A_TIME = 8
 """Attributions that read and reckon at the same time: each may hold a whole log in memory."""
@@ -47,6 +49,7 @@ class Assessor:
         terms: Terms,
         metrics: MetricSource | None = None,
         service: AttributionService | None = None,
+        suspicions: SuspicionReader | None = None,
     ) -> None:
         self._reader = nodes
         self.lines = AttemptLines(logs)
@@ -54,6 +57,7 @@ class Assessor:
         self._terms = terms
         self._metrics = metrics or NoMetrics()
         self._service = service
+        self._suspicions = suspicions or NoSuspicions()
         self._room = asyncio.Semaphore(AT_A_TIME)
 
     @activity.defn
@@ -75,7 +79,9 @@ class Assessor:
 
     async def _attribution(self, order: AttributeOrder) -> Attribution:
         asked_at = datetime.now(UTC)
-        nodes, metrics = await asyncio.gather(self._nodes(), self._samples(order, asked_at))
+        nodes, metrics, suspicions = await asyncio.gather(
+            self._nodes(), self._samples(order, asked_at), self._suspicions.suspicions()
+        )
         ending = ending_of(order.record, requeued=order.requeued, nodes=order.nodes)
         async with self._room:
             verdict = await self._verdict(order, ending, next(iter(_failed(nodes, order.nodes)), ""), metrics)
@@ -86,6 +92,7 @@ class Assessor:
             ending=ending,
             usable_nodes=_usable(nodes, order.record.partitions),
             attributed_at=datetime.now(UTC),
+            suspicions=_of_others(suspicions, order),
         )
 
     async def _verdict(
@@ -154,6 +161,12 @@ class Assessor:
                 return await self._metrics.samples(order.nodes, since, until)
         except TimeoutError:
             return MetricsAnswer(state=MetricsState.UNREADABLE, reason=f"no answer within {METRICS_TIMEOUT_S:g} s")
+
+
+def _of_others(suspicions: Sequence[Suspicion], order: AttributeOrder) -> tuple[Suspicion, ...]:
+    """What other jobs say against the attempt's nodes."""
+    program, nodes = program_of(str(order.job), order.record.array_job_id), set(order.nodes)
+    return tuple(each for each in suspicions if each.node in nodes and each.job != program)
 
 
 def _silence(order: AttributeOrder, now: datetime) -> timedelta:

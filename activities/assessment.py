@@ -15,6 +15,7 @@ from recovery.model import Exclusion, JobKey, Mode, NodeName, Progress, SymptomK
 from recovery.opinion import Opinion
 from recovery.optin import OptIn
 from recovery.policy import Decision, Ending, PastAttempt, PolicySettings, Situation
+from recovery.suspects import Suspicion
 
 
 class Terms(Value):
@@ -139,6 +140,8 @@ class Attribution(Value):
     attributed_at: datetime
     opinion: Opinion | None = None
     """What a service says, where it was there in time or before."""
+    suspicions: tuple[Suspicion, ...] = ()
+    """What failures of other jobs say against nodes of the attempt."""
     decided: Decided | None = None
     """What to do about it; None: that is still to be decided."""
 
@@ -187,6 +190,7 @@ def situation_of(
         user_excluded=background.user_excluded,
         opinion=attribution.opinion,
         array=array,
+        suspicions=attribution.suspicions,
     )
 
 

@@ -159,6 +159,12 @@ class Verdict(Value):
     says: str = "built-in"
     """Who says so."""
 
+    @property
+    def names_culprits(self) -> bool:
+        """Whether evidence names culprits, and the next attempt is to be kept off them."""
+        sure = self.suggested is Action.RESTART_EXCLUDE and self.confidence is not Confidence.GUESS
+        return sure and bool(self.culprits)
+
 
 class Exclusion(Value):
     """A node kept away from a job: by whom, why, until when."""

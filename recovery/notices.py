@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from recovery.model import Value
+from recovery.model import NodeName, Value
 
 QUIET = timedelta(minutes=1)
 """How long failures are gathered after a message about failures."""
@@ -66,6 +66,8 @@ class FailureSeen(Value):
     """Why its array's tasks are not retried any more; empty: that is not so."""
     array_id: str = Field(default="", max_length=20)
     fingerprint: str = Field(default="", max_length=200)
+    against: Mapping[NodeName, float] = {}
+    """How much the failure says against each node."""
 
 
 class Gathered(Value):

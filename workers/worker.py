@@ -39,6 +39,7 @@ from activities.scheduler.successors import ChainActs
 from activities.second_opinion import Counsel
 from activities.snapshot import ClusterSnapshots
 from activities.sources import SchedulerSight, SourceWatch
+from activities.suspicions import ClusterSuspicions
 from activities.telemetry import TraceExporter
 from activities.watch import Watcher
 from recovery.model import Mode
@@ -164,7 +165,15 @@ async def _serving(client: Client, cluster: ClusterSettings, state_dir: Path, re
         metrics = await stack.enter_async_context(open_metrics(cluster))
         logs = await stack.enter_async_context(open_log_source(cluster))
         service = await stack.enter_async_context(open_attribution_service(cluster))
-        assessor = Assessor(SharedReads(scheduler), logs, cluster.policy, selection_of(cluster).terms, metrics, service)
+        assessor = Assessor(
+            SharedReads(scheduler),
+            logs,
+            cluster.policy,
+            selection_of(cluster).terms,
+            metrics,
+            service,
+            ClusterSuspicions(client, cluster.name),
+        )
         workers = _cluster_workers(client, cluster, scheduler, snapshots, logs, assessor, state_dir, records)
         for worker in (*workers, *_opinion_workers(client, cluster, service, assessor)):
             await stack.enter_async_context(worker)

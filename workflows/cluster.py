@@ -17,10 +17,12 @@ with workflow.unsafe.imports_passed_through():
     from activities.governor import ASK_UPDATE, Asked, Ruled
     from activities.notify import Notifier
     from activities.sources import SOURCES_SIGNAL
+    from activities.suspicions import SUSPICIONS_QUERY
     from recovery.arrays import ArrayLedger, ArrayStanding, TaskFailed
     from recovery.governor import GovernorSettings, GovernorState, GrantRequest, Limit, Ruling, Tripped, ruling_on
     from recovery.model import Value
     from recovery.notices import FailureSeen, Notice, NoticeBoard, NoticeKind
+    from recovery.suspects import SuspectLedger, Suspicion, program_of
     from workflows.options import NOTIFY_OPTIONS, WATCH_LEASE, watch_options
     from workflows.overrides import Answer, Request
     from workflows.visibility import plain
@@ -58,6 +60,7 @@ class ClusterMemory(Value):
     tripped_at: datetime | None = None
     board: NoticeBoard = NoticeBoard()
     arrays: ArrayLedger = ArrayLedger()
+    suspects: SuspectLedger = SuspectLedger()
     request_ids: tuple[str, ...] = ()
     blind: tuple[Blindness, ...] = ()
     """The sources that can't be seen, as the worker told last."""
@@ -86,6 +89,8 @@ class ClusterStanding(Value):
     """Why the cluster is only observed, where the operator wants acts."""
     blind: tuple[Blindness, ...] = ()
     """The sources that can't be seen: the scheduler, log stores, the store of metrics."""
+    suspicions: tuple[Suspicion, ...] = ()
+    """What jobs that failed within a day say against nodes."""
 
 
 @workflow.defn(name="ClusterWatch")
@@ -128,7 +133,13 @@ class ClusterWatch:
             tripped=memory.tripped if self._is_tripped(now) else None,
             refused=memory.refused,
             blind=memory.blind,
+            suspicions=memory.suspects.fresh(now),
         )
+
+    @workflow.query(name=SUSPICIONS_QUERY)
+    def suspicions(self) -> tuple[Suspicion, ...]:
+        """Return what jobs that failed within a day say against nodes."""
+        return self._memory.suspects.fresh(workflow.now())
 
     @workflow.update(name=ASK_UPDATE, description="Rule on acts within the limits; for relight's own workers")
     def ask(self, asked: Asked) -> Ruled:
@@ -143,11 +154,15 @@ class ClusterWatch:
 
     @workflow.signal(name=FAILED_SIGNAL, description="A job has failed; for relight's own workflows")
     def failed(self, failure: FailureSeen) -> None:
-        """Note a failure to tell of. What is systematic in an array is told once for all of its tasks."""
+        """Note a failure to tell of, and what it says against nodes. What is systematic in an array is told once for
+        all of its tasks."""
         if failure.systematic:
             self._tell_once(failure)
-        else:
-            self._remember(board=self._memory.board.with_failure(failure))
+            return
+        suspects = self._memory.suspects.with_failure(
+            program_of(failure.job, failure.array_id), failure.against, workflow.now()
+        )
+        self._remember(board=self._memory.board.with_failure(failure), suspects=suspects)
 
     @workflow.signal(name=TASK_FAILED_SIGNAL, description="A task of an array failed; for relight's own workflows")
     def task_failed(self, failed: TaskFailed) -> None:

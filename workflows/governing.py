@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from recovery.model import Advice
     from recovery.notices import FailureSeen
     from recovery.policy.decide import ARRAY_SYSTEMATIC
+    from recovery.suspects import weights_against
     from workflows.cluster import FAILED_SIGNAL
     from workflows.ledger import Ledger
     from workflows.options import ask_options
@@ -106,6 +107,7 @@ class Governing:
             systematic=advice.reason[:300] if advice.rule == ARRAY_SYSTEMATIC else "",
             array_id=self._start.record.array_job_id,
             fingerprint=verdict.fingerprint[:MAX_FINGERPRINT_CHARS] if verdict else "",
+            against=weights_against(verdict, state.nodes) if verdict else {},
         )
 
     async def _send(self, failure: FailureSeen) -> None:

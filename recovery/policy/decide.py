@@ -13,6 +13,7 @@ from recovery.model import Action, Category, Confidence, NodeName, SymptomKind, 
 from recovery.policy.opinions import SERVICE_STOP, stop_of, weighed
 from recovery.policy.settings import PolicySettings
 from recovery.policy.situation import PastAttempt, Situation
+from recovery.policy.suspicion import SUSPECT_NODE, suspects_of
 
 
 class Decision(Value):
@@ -161,36 +162,38 @@ RULES: tuple[Rule, ...] = (
 
 
 def _restart(situation: Situation, settings: PolicySettings) -> Decision:
-    verdict = situation.verdict
-    wanted = _wanted_exclusions(situation, settings)
-    exclude, dropped = _feasible(wanted, situation)
+    verdict, suspected = situation.verdict, suspects_of(situation, settings)
+    avoid = _named(situation) or tuple(suspect.node for suspect in suspected)
+    exclude, dropped = _feasible(_wanted_exclusions(situation, settings, avoid), situation)
+    new = [node for node in exclude if node in avoid]
     what = verdict.summary or _default_reason(verdict.symptom)
+    if reasons := [suspect.says for suspect in suspected if suspect.node in new]:
+        what = f"{what.rstrip('.')}; {'; '.join(reasons)}"
     if dropped:
         what += f"; too few nodes would be left, so {', '.join(dropped)} may be used again"
-    new = [node for node in exclude if node in _named(situation)]
+    because = SUSPECT_NODE if suspected else "culprit_named"
     return Decision(
         action=Action.RESTART_EXCLUDE if new else Action.RESTART,
-        rule="culprit_named" if new else "lean_to_restart",
+        rule=because if new else "lean_to_restart",
         reason=what,
         exclude=exclude,
         keep_delay=verdict.suggested is Action.WAIT or not settings.clear_requeue_delay,
     )
 
 
-def _wanted_exclusions(situation: Situation, settings: PolicySettings) -> tuple[NodeName, ...]:
-    """Newest last: the earlier ones that still hold, then the culprits of this verdict."""
-    named = _named(situation)
+def _wanted_exclusions(
+    situation: Situation, settings: PolicySettings, avoid: tuple[NodeName, ...]
+) -> tuple[NodeName, ...]:
+    """Newest last: the earlier ones that still hold, then those that this attempt's failure adds."""
     held = [e.node for e in situation.exclusions if e.until is None or e.until > situation.now]
-    earlier = [node for node in held if node not in named]
-    wanted = [node for node in dict.fromkeys((*earlier, *named)) if node not in situation.user_excluded]
+    earlier = [node for node in held if node not in avoid]
+    wanted = [node for node in dict.fromkeys((*earlier, *avoid)) if node not in situation.user_excluded]
     return tuple(wanted[-settings.max_exclusions :] if settings.max_exclusions else ())
 
 
 def _named(situation: Situation) -> tuple[NodeName, ...]:
     """The culprits that evidence names, where the verdict calls for keeping the job off them."""
-    verdict = situation.verdict
-    sure = verdict.suggested is Action.RESTART_EXCLUDE and verdict.confidence is not Confidence.GUESS
-    return verdict.culprits if sure else ()
+    return situation.verdict.culprits if situation.verdict.names_culprits else ()
 
 
 def _feasible(wanted: tuple[NodeName, ...], situation: Situation) -> tuple[tuple[NodeName, ...], list[NodeName]]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pydantic import ConfigDict, Field
 
 from recovery.model import Category, Value
+from recovery.suspects import SuspectSettings
 
 
 class Budgets(Value):
@@ -66,6 +67,8 @@ class PolicySettings(Value):
     """Stop when this many attempts in a row ended without a new finished checkpoint."""
     array_stop: ArrayStop = ArrayStop()
     """When the tasks of a job array are not retried any more, because they all fail in the same way."""
+    suspects: SuspectSettings = SuspectSettings()
+    """When a job whose failure could not be located is kept off a node that other jobs failed by."""
     max_exclusions: int = Field(default=4, ge=0)
     """Nodes that relight keeps away from one job at the same time, the user's own not counted."""
     exclusion_hours: float = Field(default=24.0, gt=0)

@@ -19,6 +19,7 @@ from recovery.model import (
 )
 from recovery.opinion import Opinion
 from recovery.optin import OptIn
+from recovery.suspects import Suspicion
 
 
 class Ending(Value):
@@ -82,6 +83,8 @@ class Situation(Value):
     """What a service of the site says of this attempt; None: nothing, or not yet."""
     array: ArrayStanding | None = None
     """How the other tasks of its array have fared with this failure; None: it is in none, or that is not known."""
+    suspicions: tuple[Suspicion, ...] = ()
+    """What failures of other jobs say against nodes of this attempt, as far as that is known."""
 
     @property
     def restarts(self) -> int:

@@ -22,6 +22,7 @@ from activities.scheduler.protocol import JobRecord, JobState, NodeRecord
 from recovery.model import Action, Category, Confidence, JobKey, Mode, Progress, SymptomKind
 from recovery.optin import OptIn
 from recovery.policy import PolicySettings
+from recovery.suspects import Suspicion
 from tests.watch.scripted import XID, ScriptedScheduler, iteration, saved, submitted_at
 
 NODES = ("node01", "node02", "node03")
@@ -36,6 +37,16 @@ def node(name: str, *states: str, partitions: tuple[str, ...] = ("gpu",)) -> Nod
     return NodeRecord(name=name, states=frozenset(states), partitions=frozenset(partitions))
 
 
+class ScriptedSuspicions:
+    """What other jobs say against nodes."""
+
+    def __init__(self) -> None:
+        self.told: tuple[Suspicion, ...] = ()
+
+    async def suspicions(self) -> tuple[Suspicion, ...]:
+        return self.told
+
+
 class Assessment:
     """An assessor over one job's files, and the order that a test makes for it."""
 
@@ -43,12 +54,14 @@ class Assessment:
         self.scheduler = ScriptedScheduler()
         self.scheduler.node_records = tuple(node(name, "ALLOCATED") for name in NODES)
         self.logs = FileTail()
+        self.suspicions = ScriptedSuspicions()
         self.out, self.err = directory / "job.out", directory / "job.err"
         self.assessor = Assessor(
             self.scheduler,  # type: ignore[arg-type]
             self.logs,
             PolicySettings(),
             Terms(mode=Mode.ACT, acknowledged=True, advice_lifetime_s=77),
+            suspicions=self.suspicions,
         )
 
     def record(self, state: JobState = JobState.FAILED, attempt: int = 0, **facts: Any) -> JobRecord:
@@ -340,3 +353,18 @@ async def test_hostile_lines_are_text_and_nothing_else(job: Assessment) -> None:
     verdict = (await job.attribute(job.order())).verdict
     assert set(verdict.culprits) <= set(NODES)
     assert all(evidence.text.isprintable() for evidence in verdict.evidence)
+
+
+async def test_of_what_jobs_say_against_nodes_only_others_words_on_its_own_nodes_count(job: Assessment) -> None:
+    job.scheduler.node_records = tuple(node(f"node{number:02}", "IDLE") for number in range(1, 6))
+    now = datetime.now(UTC)
+    told = {("node02", "c1/1"), ("node02", "c1/2"), ("node02", "c1/4711"), ("node09", "c1/1")}
+    job.suspicions.told = tuple(Suspicion(node=node, job=by, weight=1, at=now) for node, by in sorted(told))
+
+    answer = await job.attribute(job.order(decide_too=True))
+
+    assert {(each.node, each.job) for each in answer.suspicions} == {("node02", "c1/1"), ("node02", "c1/2")}
+    assert answer.decided is not None
+    assert (answer.decided.decision.rule, answer.decided.decision.exclude) == ("suspect_node", ("node02",))
+    task = job.order(record=job.record(exit_code=1, array_job_id="1"))
+    assert {each.job for each in (await job.attribute(task)).suspicions} == {"c1/2", "c1/4711"}

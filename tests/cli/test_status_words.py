@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from activities.blindness import blind
-from workers.cli.looking import blind_in_words, sources_in_words
+from recovery.policy import PolicySettings
+from recovery.suspects import Suspicion
+from workers.cli.looking import blind_in_words, sources_in_words, suspects_in_words
 from workflows.cluster import ClusterStanding
 
 SEEN = {"job": "alpha/1", "blind_since": ""}
@@ -31,3 +33,11 @@ def test_each_source_that_cannot_be_seen_is_named_with_its_time_and_reason_and_n
         "prometheus blind since 2026-03-01 12:34:56 UTC: no answer to https://relight:[redacted]@metrics; check `url`"
     ]
     assert sources_in_words(None) == []
+
+
+def test_each_node_that_several_jobs_point_at_is_named_with_them() -> None:
+    now = datetime.now(UTC)
+    told = [Suspicion(node=f"node0{n}", job=f"alpha/{job}", weight=1, at=now) for n, job in ((2, 7), (2, 9), (3, 9))]
+    standing = ClusterStanding(pause=None, restarts=0, excluded_nodes=0, tripped=None, suspicions=tuple(told))
+    assert suspects_in_words(standing, PolicySettings()) == ["node02 is under suspicion by jobs 7, 9"]
+    assert suspects_in_words(None, PolicySettings()) == []

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.blindness import Blindness, blind
 from activities.governor import GovernorDesk
 from activities.sources import SourceWatch
+from activities.suspicions import ClusterSuspicions
 from recovery.audit import AuditKind
 from recovery.governor import GovernorSettings, Granted, GrantRequest, Limit, Ruling, Tripped
 from recovery.notices import NoticeKind
@@ -139,6 +140,26 @@ async def test_the_sources_that_cannot_be_seen_are_told_as_they_change(real_stag
 class _Source:
     def __init__(self) -> None:
         self.blindnesses: tuple[Blindness, ...] = ()
+
+
+async def test_what_failed_jobs_say_against_nodes_is_known_to_the_next_one(real_stage: Stage) -> None:
+    stage = real_stage
+    await _governed(stage)
+    reader = ClusterSuspicions(stage.client, stage.cluster)
+    assert await reader.suspicions() == ()
+
+    stage.verdict = parts.bad_node()
+    jobs = await _fail_together(stage, 2)
+    for job in jobs:
+        await job.until(lambda state: state.attempt == 1)
+
+    known = await ClusterSuspicions(stage.client, stage.cluster).suspicions()
+    assert {(each.node, each.job, each.weight) for each in known} == {("node02", str(job.key), 1.0) for job in jobs}
+    assert await reader.suspicions() == (), "what was asked a moment ago is not asked again"
+
+
+async def test_without_a_clusters_workflow_no_node_is_under_suspicion(real_stage: Stage) -> None:
+    assert await ClusterSuspicions(real_stage.client, "elsewhere").suspicions() == ()
 
 
 async def _until_standing(cluster: Cluster, holds: Callable[[ClusterStanding], bool]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution
 
     from recovery.governor import GovernorSettings
+    from recovery.policy import PolicySettings
     from workers.settings import Settings
     from workflows.cluster import ClusterStanding
     from workflows.state import RecoveryState
@@ -42,7 +43,8 @@ def status(
         return
     for cluster in settings.clusters:
         typer.echo(f"cluster {cluster.name}: {in_words(standings[cluster.name], cluster.governor)}")
-        for each in sources_in_words(standings[cluster.name]):
+        standing = standings[cluster.name]
+        for each in (*sources_in_words(standing), *suspects_in_words(standing, cluster.policy)):
             typer.echo(f"cluster {cluster.name}: {each}")
         if told := blind_in_words(rows, cluster.name):
             typer.echo(f"cluster {cluster.name}: {told}")
@@ -124,6 +126,15 @@ def in_words(standing: ClusterStanding | None, limits: GovernorSettings) -> str:
 def sources_in_words(standing: ClusterStanding | None) -> list[str]:
     """Return a line for each of a cluster's sources that can't be seen."""
     return [each.says for each in standing.blind] if standing is not None else []
+
+
+def suspects_in_words(standing: ClusterStanding | None, policy: PolicySettings) -> list[str]:
+    """Return a line for each node of a cluster that several jobs point at."""
+    from recovery.suspects import suspects
+
+    if standing is None:
+        return []
+    return [suspect.says for suspect in suspects(standing.suspicions, policy.suspects, datetime.now(UTC))]
 
 
 def blind_in_words(rows: Sequence[Mapping[str, Any]], cluster: str) -> str:
