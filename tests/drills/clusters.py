@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -71,13 +70,10 @@ class Simulated:
     async def records(self) -> dict[str, JobRecord]:
         return {job.job_id: job for job in (await self._simulator.scheduler.jobs()).jobs}
 
-    def stop(self) -> None:
-        """Let its process stand still: connections are taken, and nothing is answered."""
-        self._simulator.process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let it go on."""
-        self._simulator.process.send_signal(signal.SIGCONT)
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """What answers at the end of the line."""
+        return self._simulator.process
 
 
 class Real:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -22,6 +23,7 @@ from tests.drills.crowd import IntoStore
 from tests.drills.house import METRICS_STALE_AFTER_S, House, Scene
 from workers.embedded.server import EmbeddedServer
 
+Process = asyncio.subprocess.Process | subprocess.Popen[bytes]
 Away = Callable[[House], AbstractAsyncContextManager[None]]
 
 STALE_AFTER_S = 60.0
@@ -97,16 +99,6 @@ def _scheduler_says(answer: bytes) -> Away:
     return away
 
 
-@asynccontextmanager
-async def _scheduler_stands_still(house: House) -> AsyncIterator[None]:
-    assert isinstance(house.cluster, Simulated)
-    house.cluster.stop()
-    try:
-        yield
-    finally:
-        house.cluster.go_on()
-
-
 def _killed(server: Callable[[House], EmbeddedServer]) -> Away:
     @asynccontextmanager
     async def away(house: House) -> AsyncIterator[None]:
@@ -119,14 +111,36 @@ def _killed(server: Callable[[House], EmbeddedServer]) -> Away:
     return away
 
 
-@asynccontextmanager
-async def _store_stands_still(house: House) -> AsyncIterator[None]:
+def _stands_still(process: Callable[[House], Process]) -> Away:
+    """Connections are taken, and nothing is answered."""
+
+    @asynccontextmanager
+    async def away(house: House) -> AsyncIterator[None]:
+        stopped = process(house)
+        stopped.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+
+    return away
+
+
+def _of_scheduler(house: House) -> Process:
+    assert isinstance(house.cluster, Simulated)
+    return house.cluster.process
+
+
+def _of_log_store(house: House) -> Process:
     assert house.store is not None
-    house.store.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        house.store.signal(signal.SIGCONT)
+    assert house.store.process is not None
+    return house.store.process
+
+
+def _of_metrics(house: House) -> Process:
+    store, _ = house.metrics_there
+    assert store.process is not None
+    return store.process
 
 
 @asynccontextmanager
@@ -152,17 +166,6 @@ async def _metrics_end(house: House) -> AsyncIterator[None]:
     await asyncio.to_thread(store.kill)
     yield
     await asyncio.to_thread(store.start)
-
-
-@asynccontextmanager
-async def _metrics_stand_still(house: House) -> AsyncIterator[None]:
-    store, _ = house.metrics_there
-    assert store.process is not None
-    store.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        store.process.send_signal(signal.SIGCONT)
 
 
 @asynccontextmanager
@@ -204,7 +207,7 @@ OUTAGES = (
     Outage(
         "slurmctld never answers",
         Scene.FILES,
-        _scheduler_stands_still,
+        _stands_still(_of_scheduler),
         source="scheduler",
         sees_crashes=False,
         dark_s=_SIMULATED_TIMEOUT_S,
@@ -225,7 +228,7 @@ OUTAGES = (
     Outage(
         "VictoriaLogs never answers",
         Scene.VICTORIALOGS,
-        _store_stands_still,
+        _stands_still(_of_log_store),
         source="victorialogs",
         dark_s=LEAST_FRESH_S,
     ),
@@ -239,11 +242,11 @@ OUTAGES = (
     Outage(
         "VictoriaMetrics never answers",
         Scene.VICTORIALOGS,
-        _metrics_stand_still,
+        _stands_still(_of_metrics),
         blinds=False,
         source="victoria-metrics",
     ),
-    Outage("Loki never answers", Scene.LOKI, _store_stands_still, source="loki", dark_s=LEAST_FRESH_S),
+    Outage("Loki never answers", Scene.LOKI, _stands_still(_of_log_store), source="loki", dark_s=LEAST_FRESH_S),
     Outage("Loki gets nothing new", Scene.LOKI, _collectors_rest, source="loki", dark_s=STALE_AFTER_S),
     Outage(
         "slurmctld is killed",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -72,11 +71,6 @@ class RunningStore:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(30)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send its process a signal."""
-        if self.process is not None:
-            self.process.send_signal(number)
 
 
 class Shipper:
