@@ -14,7 +14,7 @@ import structlog
 from pydantic import Field
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError, WorkflowHandle
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -29,6 +29,12 @@ from recovery.optin import OptIn, parse_comment
 log = structlog.get_logger(__name__)
 
 HEARTBEAT_S = 5.0
+PHASE = SearchAttributeKey.for_keyword("RecoveryPhase")
+"""Where a job's workflow stands; shown by that."""
+CLOSED_PHASE = "closed"
+"""The guard has ended, and the workflow only puts on record what is still under way."""
+MAKE_WAY_SIGNAL = "make_way"
+"""Tells such a workflow that its job goes on, and needs a guard of its own."""
 
 
 class RecoveryStart(Value):
@@ -146,6 +152,7 @@ class Adopter:
         try:
             description = await self._client.get_workflow_handle(predecessor).describe()
             if description.close_time is None:
+                await self._settle_open(description, record)
                 return None
             closed = await self._result_of(description)
         except WorkflowFailureError:
@@ -162,7 +169,7 @@ class Adopter:
         """The id has had a workflow: it guards this job, or dealt with it, or belongs to an earlier job of that id."""
         description = await self._client.get_workflow_handle(start.job.workflow_id).describe()
         if description.close_time is None:
-            return await _guards(description, start.record)
+            return await self._settle_open(description, start.record)
         if start.record.submitted_at <= await self._dealt_with_until(description, description.close_time):
             return True
         try:
@@ -170,6 +177,23 @@ class Adopter:
         except WorkflowAlreadyStartedError:
             return False
         return True
+
+    async def _settle_open(self, description: WorkflowExecutionDescription, record: JobRecord) -> bool:
+        """Whether the open workflow guards the job in `record`. One whose guard is over is asked to make way where that
+        job goes on."""
+        if description.typed_search_attributes.get(PHASE) != CLOSED_PHASE:
+            return await _guards(description, record)
+        if not record.state.ended:
+            await self._ask_to_make_way(description)
+        return False
+
+    async def _ask_to_make_way(self, description: WorkflowExecutionDescription) -> None:
+        try:
+            await self._client.get_workflow_handle(description.id, run_id=description.run_id).signal(MAKE_WAY_SIGNAL)
+        except RPCError as error:
+            # It has ended meanwhile: so much the better.
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
 
     async def _dealt_with_until(self, description: WorkflowExecutionDescription, closed_at: datetime) -> datetime:
         """Return the submit time of the last attempt that a closed workflow knew. One that was terminated tells of

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.adopt import RecoveryStart
+    from activities.adopt import MAKE_WAY_SIGNAL, RecoveryStart
     from activities.findings import (
         DependentsStranded,
         Ended,
@@ -89,10 +89,10 @@ class JobRecovery:
         if self._failed_for_good():
             await self._chain.tell_of_all_stranded()
         self._obeying.close()
-        self._listening.give_up()
         self._ledger.tell(AuditKind.CLOSED, self._state.closed)
         self._state.phase = Phase.CLOSED
         self._window.show()
+        await self._listening.hear_out()
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self._ledger.settle(grace=None)
         await self._attempts.exported()
@@ -103,6 +103,13 @@ class JobRecovery:
     def state(self) -> RecoveryState:
         """Return all that the workflow knows."""
         return self._state
+
+    @workflow.signal(
+        name=MAKE_WAY_SIGNAL, description="The job goes on after the guard's end; for relight's own workers"
+    )
+    def make_way(self) -> None:
+        """Hear nobody out any more: another workflow is to guard the job."""
+        self._listening.make_way()
 
     approve, approve_signal = update_for(Verb.APPROVE), signal_for(Verb.APPROVE)
     reject, reject_signal = update_for(Verb.REJECT), signal_for(Verb.REJECT)

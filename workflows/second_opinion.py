@@ -1,7 +1,8 @@
 """A second opinion inside a job's workflow: asked for beside everything else, and heard while the advice is open.
 
 Nobody waits for it. It may make a stop of a restart, or keep more nodes off. What comes too late is put on record, and
-a stop among that is remembered for the next failure. Where no service is configured nothing here is ever done.
+a stop among that is remembered for the next failure. After the guard's end the workflow stays for what is still to be
+said, and makes way when the job goes on. Where no service is configured nothing here is ever done.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.visibility import Window
 
 
+HEARD_OUT = "opinion-heard-out"
+"""Histories from before an ended guard waited for what was still to be said end without it."""
+
+
 class Listening:
     """What is asked of the cluster's service, and what its word changes in the workflow's state."""
 
@@ -37,6 +42,7 @@ class Listening:
         self._window = window
         self._asking: asyncio.Task[None] | None = None
         self._held = False
+        self._makes_way = False
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -89,6 +95,19 @@ class Listening:
         self._state.asking = None
         self.go_on()
 
+    def make_way(self) -> None:
+        """Hear nobody out: the job needs another workflow now."""
+        self._makes_way = True
+
+    async def hear_out(self) -> None:
+        """After the guard's end, wait until what is still to be said is on record, or until the job goes on."""
+        asking = self._asking
+        if self._state.asking is not None and asking is not None and workflow.patched(HEARD_OUT):
+            await workflow.wait_condition(lambda: asking.done() or self._makes_way)
+            if not asking.done():
+                self._ledger.tell(AuditKind.OPINION, "not heard out: the job goes on, under a guard of its own")
+        self.give_up()
+
     async def _hear(self, order: OpinionOrder) -> None:
         try:
             second = await workflow.execute_activity_method(
@@ -132,6 +151,8 @@ class Listening:
     def _too_late(self, order: OpinionOrder) -> str:
         """Why the opinion can't change anything any more; empty where it can."""
         state, advice = self._state, self._state.advice
+        if state.closed:
+            return "the guard has ended"
         if order.attempt.attempt != state.attempt:
             return "the job has been restarted"
         if advice is None:
@@ -166,7 +187,7 @@ class Listening:
 
     def _remembered(self, order: OpinionOrder, heard: Opinion) -> bool:
         """Keep a stop with the attempt that it is about."""
-        if not heard.says_stop:
+        if not heard.says_stop or self._state.closed:
             return False
         number, state = order.attempt.attempt, self._state
         if number == state.attempt:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, Field
 
-from activities.adopt import RecoveryStart
+from activities.adopt import CLOSED_PHASE, RecoveryStart
 from activities.assessment import Terms
 from activities.chains import Stranded
 from activities.lineage import Handed
@@ -49,7 +49,7 @@ class Phase(StrEnum):
     KEPT_BACK = "kept_back"
     ACTING = "acting"
     PAUSED = "paused"
-    CLOSED = "closed"
+    CLOSED = CLOSED_PHASE
 
 
 class Entry(Value):

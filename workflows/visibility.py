@@ -9,13 +9,12 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 with workflow.unsafe.imports_passed_through():
-    from activities.adopt import RecoveryStart
+    from activities.adopt import PHASE, RecoveryStart
     from workflows.state import Entry, RecoveryState
 
 CLUSTER = SearchAttributeKey.for_keyword("Cluster")
 SLURM_JOB_ID = SearchAttributeKey.for_keyword("SlurmJobId")
 SLURM_USER = SearchAttributeKey.for_keyword("SlurmUser")
-PHASE = SearchAttributeKey.for_keyword("RecoveryPhase")
 MODE = SearchAttributeKey.for_keyword("RecoveryMode")
 CATEGORY = SearchAttributeKey.for_keyword("FailureCategory")
 RESTARTS = SearchAttributeKey.for_int("Restarts")

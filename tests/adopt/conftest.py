@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from activities.adopt import Adopter, RecoveryStart, Selection
+from activities.adopt import CLOSED_PHASE, MAKE_WAY_SIGNAL, PHASE, Adopter, RecoveryStart, Selection
 from activities.assessment import Terms
 from activities.lineage import Handed
 from recovery.model import Action, Category, Mode
@@ -32,6 +32,7 @@ class JobRecoveryUntilTold:
 
     def __init__(self) -> None:
         self._ended_with: datetime | None = None
+        self._stays_with: datetime | None = None
         self._successor = ""
 
     @workflow.run
@@ -50,6 +51,15 @@ class JobRecoveryUntilTold:
     @workflow.signal
     def end(self, attempt_submitted_at: datetime) -> None:
         self._ended_with = attempt_submitted_at
+
+    @workflow.signal
+    def close_but_stay(self, attempt_submitted_at: datetime) -> None:
+        workflow.upsert_search_attributes([PHASE.value_set(CLOSED_PHASE)])
+        self._stays_with = attempt_submitted_at
+
+    @workflow.signal(name=MAKE_WAY_SIGNAL)
+    def make_way(self) -> None:
+        self._ended_with = self._stays_with
 
     @workflow.signal
     def resubmitted(self, successor: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.adopt import Adopter, RecoveryStart, Selection
+from activities.adopt import CLOSED_PHASE, PHASE, Adopter, RecoveryStart, Selection
 from activities.scheduler.protocol import JobRecord, JobState
 from recovery.optin import OptIn, parse_comment
 
@@ -78,6 +78,21 @@ class Guarding:
         await handle.signal("resubmitted", resubmitted_as)
         await handle.signal("end", attempt_submitted_at)
         await handle.result()
+
+    async def close_but_stay(self, job_id: str, attempt_submitted_at: datetime, *, resubmitted_as: str = "") -> None:
+        """Let the guard end while the job's workflow stays, to put on record what is still under way."""
+        handle = self.client.get_workflow_handle(f"recovery/{self.cluster}/{job_id}")
+        await handle.signal("resubmitted", resubmitted_as)
+        await handle.signal("close_but_stay", attempt_submitted_at)
+        async with asyncio.timeout(10):
+            while (await handle.describe()).typed_search_attributes.get(PHASE) != CLOSED_PHASE:
+                await asyncio.sleep(0.05)
+
+    async def until_adopted(self, record: JobRecord, timeout_s: float = 10) -> None:
+        """Try again as each reading does."""
+        async with asyncio.timeout(timeout_s):
+            while not await self.adopt(record):
+                await asyncio.sleep(0.05)
 
     async def until_guarded(self, *job_ids: str, timeout_s: float = 10) -> None:
         async with asyncio.timeout(timeout_s):

@@ -56,6 +56,21 @@ async def test_a_job_that_a_person_requeues_after_the_close_is_adopted_again(ago
     assert (await guarding.start_of()).record.restart_count == 1
 
 
+async def test_a_job_that_a_person_requeues_while_the_ended_guards_workflow_stays_gets_a_guard_at_once(
+    guarding: Guarding,
+) -> None:
+    record = guarding.record()
+    await guarding.adopt(record)
+    first = await guarding.run_id()
+    await guarding.close_but_stay("7", record.submitted_at)
+    assert not await guarding.adopt(record.model_copy(update={"state": JobState.FAILED}))
+    assert await guarding.run_id() == first
+    assert await guarding.is_guarded(), "nobody needs it to go"
+    await guarding.until_adopted(guarding.record(restart_count=1, submitted_at=seconds_ago(0)))
+    assert await guarding.run_id() != first
+    assert await guarding.is_guarded()
+
+
 async def test_a_job_whose_workflow_a_person_terminated_stays_without_until_it_is_requeued(guarding: Guarding) -> None:
     record = guarding.record()
     await guarding.adopt(record)

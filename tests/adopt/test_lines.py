@@ -36,6 +36,15 @@ async def test_a_successor_waits_for_the_end_of_its_predecessors_workflow_and_in
     assert inherited.handed.past == (PAST,)
 
 
+async def test_a_predecessors_workflow_that_stays_after_its_guards_end_makes_way(guarding: Guarding) -> None:
+    record = guarding.record()
+    await guarding.adopt(record)
+    await guarding.close_but_stay("7", record.submitted_at, resubmitted_as="9")
+    await guarding.until_adopted(successor(guarding, "9"))
+
+    assert (await guarding.start_of("9")).inherited.handed.past == (PAST,)
+
+
 async def test_a_comment_that_names_a_job_which_does_not_name_it_back_inherits_nothing_and_counts_as_lost(
     guarding: Guarding,
 ) -> None:

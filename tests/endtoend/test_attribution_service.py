@@ -89,6 +89,30 @@ async def test_a_stop_that_comes_in_time_is_approved_by_its_number(
             await asyncio.to_thread(service.stop)
 
 
+async def test_what_is_said_after_the_guards_end_is_on_record_and_keeps_no_job_in_the_status(
+    own_simulator: RunningSimulator, servers: Servers, tmp_path: Path
+) -> None:
+    stop = json.dumps({"status": "completed", "action": "stop", "text": "the data set was withdrawn"})
+    async with standing_in(lambda asked: Reply(stop, delay_s=8.0)) as site:
+        service = servers.service(tmp_path)
+        scheduler = {"kind": "simulated", "socket": str(own_simulator.socket)}
+        attribution = {"kind": "http", "name": "ours", "url": site.url, "fast_s": 0, "timeout_s": 120}
+        service.configure(scheduler, poll_interval_s=0.5, attribution=attribution)
+        service.start()
+        try:
+            comment = json.dumps({"relight": {"mode": "act", "max_restarts": 0}})
+            job_id = await submit(own_simulator, "buggy", *BUG, comment=comment)
+            ended = await service.wait_for(job_id, "its end", lambda state: state.phase is Phase.CLOSED, timeout_s=60)
+            shown = await asyncio.to_thread(service.relight, "status")
+            assert (opinions(ended), "buggy" in shown.stdout) == ([], False)
+            state = await service.wait_for(job_id, "an opinion", lambda state: bool(opinions(state)))
+            assert opinions(state) == ["too late, the guard has ended; ours says stop: the data set was withdrawn"]
+            everything = await asyncio.to_thread(service.relight, "status", "--all")
+            assert "buggy" in everything.stdout
+        finally:
+            await asyncio.to_thread(service.stop)
+
+
 async def test_a_worker_that_is_stopped_while_a_service_thinks_ends_at_once_and_the_next_one_asks_again(
     own_simulator: RunningSimulator, servers: Servers, tmp_path: Path
 ) -> None:

@@ -247,6 +247,16 @@ async def second_opinion(stage: Stage) -> Handle:
     return job.handle
 
 
+async def heard_out(stage: Stage) -> Handle:
+    """A service says stop of a failure when the job has completed already."""
+    job = await stage.adopt(parts.ACT.model_copy(update={"second_opinion_s": 180.0}))
+    stage.reports(parts.ended(exit_code=1), parts.allocated(), parts.resumed(101), parts.completed())
+    await job.until(lambda state: state.phase is Phase.CLOSED)
+    stage.opinion = Opinion(says="nvrx", hint=Hint.STOP, text="budget exhausted", received_at=parts.SUBMITTED_AT)
+    await job.report()
+    return job.handle
+
+
 async def cluster_asked(stage: Stage) -> Handle:
     """The governor is asked, the cluster paused and resumed, mode act refused, and a failure told of."""
     stage.discovery_leases = 1
@@ -290,6 +300,7 @@ STORIES: dict[str, Story] = {
         slow_down,
         handed_on,
         second_opinion,
+        heard_out,
         cluster,
         cluster_asked,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
+from activities.adopt import MAKE_WAY_SIGNAL
 from activities.assessment import Terms
 from recovery.audit import AuditKind
 from recovery.governor import Limit, Tripped
@@ -112,13 +113,16 @@ async def test_a_stop_that_comes_after_the_restart_ends_nothing_and_counts_for_t
 
     stage.opinion = None
     stage.reports(parts.ended(exit_code=1))
+    await job.until(lambda state: state.phase is Phase.CLOSED)
+    stage.opinion = says()
     report = await job.report()
 
     assert [order.advice.action for order in stage.orders] == [Action.RESTART, Action.STOP]
     assert report.closed == "stopped by policy: nvrx said stop of attempt 0, too late, and that failure is back"
-    assert told(stage)[0] == (
-        "too late, the job has been restarted; nvrx says stop: budget exhausted; remembered for the next failure"
-    )
+    assert told(stage) == [
+        "too late, the job has been restarted; nvrx says stop: budget exhausted; remembered for the next failure",
+        "too late, the guard has ended; nvrx says stop: budget exhausted",
+    ]
 
 
 async def test_a_late_stop_is_forgotten_after_a_new_checkpoint(stage: Stage) -> None:
@@ -173,10 +177,34 @@ async def test_a_service_that_never_answers_keeps_nobody_waiting(stage: Stage) -
     job = await failed(stage, ACT)
     stage.reports(parts.allocated(), parts.resumed(), parts.completed())
 
+    state = await job.until(lambda state: state.phase is Phase.CLOSED)
+
+    assert (state.closed, state.attempt) == ("completed", 1)
+    assert told(stage) == []
+
+
+async def test_what_is_said_after_the_guards_end_is_on_record(stage: Stage) -> None:
+    job = await failed(stage, ACT)
+    stage.reports(parts.allocated(), parts.resumed(), parts.completed())
+    await job.until(lambda state: state.phase is Phase.CLOSED)
+    stage.opinion = says()
+
     report = await job.report()
 
-    assert (report.closed, report.attempt) == ("completed", 1)
-    assert told(stage) == []
+    assert (report.closed, report.attempt, len(stage.orders)) == ("completed", 1, 1)
+    assert told(stage) == ["too late, the guard has ended; nvrx says stop: budget exhausted"]
+
+
+async def test_a_guard_that_has_ended_makes_way_when_the_job_goes_on(stage: Stage) -> None:
+    job = await failed(stage, ACT)
+    stage.reports(parts.allocated(), parts.resumed(), parts.completed())
+    await job.until(lambda state: state.phase is Phase.CLOSED)
+    await job.handle.signal(MAKE_WAY_SIGNAL)
+
+    report = await job.report()
+
+    assert report.closed == "completed"
+    assert told(stage) == ["not heard out: the job goes on, under a guard of its own"]
 
 
 async def test_nodes_that_it_blames_are_kept_off_where_the_verdict_names_none(stage: Stage) -> None:
@@ -287,12 +315,17 @@ async def test_an_opinion_that_is_there_at_once_is_part_of_the_first_advice(stag
     stage.fast_opinion = says(says="ours")
     job = await stage.adopt(ACT)
     stage.reports(parts.ended(exit_code=1))
+    await job.until(lambda state: state.phase is Phase.CLOSED)
+    stage.opinion = says(Hint.UNKNOWN, says="ours", text="")
 
     report = await job.report()
 
     assert report.closed == "stopped by policy: ours says stop: budget exhausted"
     assert [order.advice.action for order in stage.orders] == [Action.STOP]
-    assert told(stage) == ["at once, ours says stop: budget exhausted"]
+    assert told(stage) == [
+        "at once, ours says stop: budget exhausted",
+        "too late, the guard has ended; ours does not know",
+    ]
     kinds = [event.kind for event in stage.audit]
     assert kinds.index(AuditKind.ATTRIBUTED) < kinds.index(AuditKind.OPINION) < kinds.index(AuditKind.ADVISED)
 

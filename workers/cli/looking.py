@@ -170,18 +170,23 @@ async def _standing(client: Client, cluster: str) -> ClusterStanding | None:
 
 
 async def _rows(client: Client, *, everything: bool) -> list[dict[str, Any]]:
+    from activities.adopt import CLOSED_PHASE
+
     query = 'WorkflowType = "JobRecovery"' + ("" if everything else ' AND ExecutionStatus = "Running"')
-    return [await _row(execution) async for execution in client.list_workflows(query, limit=1_000)]
+    rows = [await _row(execution) async for execution in client.list_workflows(query, limit=1_000)]
+    # A workflow may stay for a while after the guard's end, to put what is under way on record.
+    return [row for row in rows if everything or row["phase"] != CLOSED_PHASE]
 
 
 async def _row(execution: WorkflowExecution) -> dict[str, Any]:
+    from activities.adopt import PHASE
     from workflows import visibility
 
     found = execution.typed_search_attributes
     return {
         "job": execution.id.removeprefix("recovery/"),
         "name": await execution.memo_value("name", default=""),
-        "phase": found.get(visibility.PHASE) or "",
+        "phase": found.get(PHASE) or "",
         "mode": found.get(visibility.MODE) or "",
         "attempt": found.get(visibility.RESTARTS) or 0,
         "failure": found.get(visibility.CATEGORY) or "",
