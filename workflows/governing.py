@@ -37,6 +37,9 @@ PAUSED_AGAIN = timedelta(seconds=30)
 RUNNING_AGAIN = timedelta(minutes=5)
 """For an attempt that still runs: its failure is looked into anew each time."""
 
+STOP_AT_ONCE = "stop-at-once"
+"""Histories from before that was done go on at the governor's next turn."""
+
 
 class Governing:
     """Grants over the state of one job's workflow."""
@@ -69,6 +72,12 @@ class Governing:
             self._ledger.tell(AuditKind.KEPT_BACK, f"there is room now: {advice.in_words}", with_advice=True)
         self.let_go()
         return True
+
+    def reconsider(self) -> None:
+        """Ask no more, but try at once, where the advice that is kept back has become one that needs no grant."""
+        state, kept, advice = self._state, self._state.kept_back, self._state.advice
+        if kept is not None and advice is not None and not self._must_ask(advice) and workflow.patched(STOP_AT_ONCE):
+            state.kept_back = kept.model_copy(update={"ask_at": workflow.now()})
 
     def let_go(self) -> None:
         """Keep nothing back any more."""

@@ -60,10 +60,10 @@ class JobRecovery:
         self._window = Window(start, self._state)
         self._attempts = Attempts(start, self._state, self._ledger)
         self._siblings = Siblings(start)
-        self._listening = Listening(start, self._state, self._ledger, self._window)
+        self._governing = Governing(start, self._state, self._ledger, self._window)
+        self._listening = Listening(start, self._state, self._ledger, self._window, self._governing)
         self._recovering = Recovering(start, self._state, self._ledger, self._window, self._siblings, self._listening)
         self._obeying = Obeying(start, self._state, self._ledger, self._window)
-        self._governing = Governing(start, self._state, self._ledger, self._window)
         self._chain = Chain(start, self._state, self._ledger)
         self._successors = Successors(start, self._state, self._ledger, self._window)
 
@@ -133,7 +133,7 @@ class JobRecovery:
 
     async def _watch(self) -> Finding | None:
         """Watch the attempt until there is something to respond to; None when a person's command came first, or it is
-        time to ask the governor again."""
+        time to try again what the governor kept back."""
         state = self._state
         watch = workflow.start_activity_method(
             Watcher.watch_attempt,
@@ -144,7 +144,7 @@ class JobRecovery:
         ask_at = self._governing.ask_at
         with suppress(TimeoutError):
             await workflow.wait_condition(
-                lambda: watch.done() or bool(state.commands),
+                lambda: watch.done() or bool(state.commands) or self._governing.ask_at != ask_at,
                 timeout=None if ask_at is None else max(timedelta(), ask_at - workflow.now()),
                 timeout_summary="ask the governor again",
             )

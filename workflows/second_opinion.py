@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from recovery.audit import AuditKind
     from recovery.model import Action, Advice, Confidence, SymptomKind
     from recovery.opinion import Hint, Opinion
+    from workflows.governing import Governing
     from workflows.ledger import Ledger
     from workflows.options import opinion_options
     from workflows.state import RecoveryState
@@ -35,11 +36,14 @@ HEARD_OUT = "opinion-heard-out"
 class Listening:
     """What is asked of the cluster's service, and what its word changes in the workflow's state."""
 
-    def __init__(self, start: RecoveryStart, state: RecoveryState, ledger: Ledger, window: Window) -> None:
+    def __init__(
+        self, start: RecoveryStart, state: RecoveryState, ledger: Ledger, window: Window, governing: Governing
+    ) -> None:
         self._start = start
         self._state = state
         self._ledger = ledger
         self._window = window
+        self._governing = governing
         self._asking: asyncio.Task[None] | None = None
         self._held = False
         self._makes_way = False
@@ -147,6 +151,7 @@ class Listening:
             state.generation, state.advice = changed.generation, changed
             text = f"{changed.in_words}: {changed.reason} (rule {changed.rule})"
             self._ledger.tell(AuditKind.ADVISED, text, at=changed.advised_at, with_advice=True)
+            self._governing.reconsider()
 
     def _too_late(self, order: OpinionOrder) -> str:
         """Why the opinion can't change anything any more; empty where it can."""

@@ -257,6 +257,17 @@ async def heard_out(stage: Stage) -> Handle:
     return job.handle
 
 
+async def stop_at_once(stage: Stage) -> Handle:
+    """A service says stop of a failure whose restart the governor keeps back."""
+    stage.rulings = [Tripped(limit=Limit.RESTARTS, says="3 restarts in the last 10 min, the limit is 3")]
+    job = await stage.adopt(parts.ACT.model_copy(update={"second_opinion_s": 180.0}))
+    stage.reports(parts.ended(exit_code=1))
+    await job.until(lambda state: state.phase is Phase.KEPT_BACK)
+    stage.opinion = Opinion(says="nvrx", hint=Hint.STOP, text="budget exhausted", received_at=parts.SUBMITTED_AT)
+    await job.report()
+    return job.handle
+
+
 async def cluster_asked(stage: Stage) -> Handle:
     """The governor is asked, the cluster paused and resumed, mode act refused, and a failure told of."""
     stage.discovery_leases = 1
@@ -301,6 +312,7 @@ STORIES: dict[str, Story] = {
         handed_on,
         second_opinion,
         heard_out,
+        stop_at_once,
         cluster,
         cluster_asked,
     )

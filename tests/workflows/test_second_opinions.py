@@ -86,18 +86,33 @@ async def test_a_stop_that_comes_while_the_restart_awaits_approval_makes_a_stop_
     assert stage.consulted[0].key == advised[0].advice.key  # type: ignore[union-attr]
 
 
-async def test_a_stop_that_comes_while_the_restart_is_kept_back_is_carried_out_as_a_stop(stage: Stage) -> None:
+async def test_a_stop_that_comes_while_the_restart_is_kept_back_is_carried_out_at_once(stage: Stage) -> None:
     stage.rulings = [FULL]
     job = await failed(stage, ACT)
     await job.until(lambda state: state.phase is Phase.KEPT_BACK)
     stage.opinion = says()
-    await job.until(generation(2))
-    stage.reports(HOUR)
 
     report = await job.report()
 
     assert [order.advice.action for order in stage.orders] == [Action.STOP]
     assert report.closed == "stopped by policy: nvrx says stop: budget exhausted"
+    assert len(stage.asked) == 1
+
+
+async def test_a_stop_waits_like_any_advice_while_a_person_has_paused_the_job(stage: Stage) -> None:
+    stage.rulings = [FULL]
+    job = await failed(stage, ACT)
+    await job.until(lambda state: state.phase is Phase.KEPT_BACK)
+    await job.says("pause", by("ana"))
+    stage.opinion = says()
+    await job.until(generation(2))
+    await job.until(lambda state: state.asking is None and state.paused)
+    assert stage.orders == []
+    await job.says("resume", by("ana"))
+
+    await job.report()
+
+    assert [order.advice.action for order in stage.orders] == [Action.STOP]
     assert len(stage.asked) == 1
 
 
