@@ -27,6 +27,13 @@ class Notifier:
 
     def __init__(self, webhook_url: str) -> None:
         self._webhook_url = webhook_url
+        self._http: httpx.AsyncClient | None = None
+
+    async def close(self) -> None:
+        """Give up the connections."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
 
     @activity.defn
     async def notify(self, notice: Notice) -> None:
@@ -38,11 +45,10 @@ class Notifier:
             await self._post(payload_of(notice))
 
     async def _post(self, payload: dict[str, Any]) -> None:
+        if self._http is None:
+            self._http = httpx.AsyncClient(timeout=POST_TIMEOUT_S)
         try:
-            async with (
-                httpx.AsyncClient(timeout=POST_TIMEOUT_S) as client,
-                client.stream("POST", self._webhook_url, json=payload) as answer,
-            ):
+            async with self._http.stream("POST", self._webhook_url, json=payload) as answer:
                 status = answer.status_code
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # httpx's own message may quote the address.

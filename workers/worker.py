@@ -133,6 +133,7 @@ async def running_worker(client: Client, settings: Settings, audit_dsn: str) -> 
         if trail is not None:
             stack.push_async_callback(trail.close)
         stack.callback(exporter.close)
+        stack.push_async_callback(notifier.close)
         stack.push_async_callback(asyncio.to_thread, gauges.close)
         await stack.enter_async_context(_clusters_worker(client, notifier))
         records = Records(AuditActivities(trail), exporter, gauges)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
+import httpx
 import pytest
 import structlog
 from temporalio.exceptions import ApplicationError
@@ -24,8 +26,11 @@ NOTICE = Notice(
 )
 
 
-async def told(address: str) -> None:
-    await ActivityEnvironment().run(Notifier(address).notify, NOTICE)
+async def told(address: str, times: int = 1) -> None:
+    notifier = Notifier(address)
+    for _ in range(times):
+        await ActivityEnvironment().run(notifier.notify, NOTICE)
+    await notifier.close()
 
 
 async def test_the_webhook_gets_text_that_mentions_nobody_and_holds_no_secret() -> None:
@@ -58,6 +63,22 @@ async def test_a_webhook_that_is_not_there_is_told_of_without_its_address(
     assert "can't be reached" in said
     assert "verysecret" not in said
     assert "s3cret" not in said
+
+
+async def test_one_client_serves_all_notices_and_is_closed_with_its_notifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[httpx.AsyncClient] = []
+
+    class Seen(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            clients.append(self)
+
+    monkeypatch.setattr(httpx, "AsyncClient", Seen)
+    async with Webhook(200).listening() as webhook:
+        await told(webhook.address, times=3)
+
+    assert len(webhook.bodies) == 3
+    assert [client.is_closed for client in clients] == [True]
 
 
 async def test_without_a_webhook_the_log_tells() -> None:
