@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import structlog
 from pydantic import Field
@@ -92,8 +93,20 @@ class Discovered(Value):
     """What one lease of looking came to."""
 
     adopted: int = Field(ge=0)
+    """Jobs that it took under guard; those that were so before are not among them."""
     listed: int = Field(ge=0)
     """Jobs in the last reading, opted in or not."""
+
+
+class Guard(StrEnum):
+    """What came of taking a job under guard."""
+
+    TAKEN = "taken"
+    """A workflow was started for it."""
+    THERE = "there"
+    """Its workflow guards it, or has dealt with it."""
+    NOT_YET = "not_yet"
+    """The id is still another job's workflow's, or that of the job in whose place it was submitted has not ended."""
 
 
 def wanted(record: JobRecord, selection: Selection) -> OptIn | None:
@@ -124,21 +137,19 @@ class Adopter:
         self._task_queue = task_queue
         self._selection = selection
 
-    async def adopt(self, record: JobRecord, optin: OptIn) -> bool:
-        """Make sure that a workflow guards the job. Returns False while the id is still another job's workflow's, and
-        while that of the job in whose place this one was submitted has not ended."""
+    async def adopt(self, record: JobRecord, optin: OptIn) -> Guard:
+        """Make sure that a workflow guards the job, and return whether one does."""
         job = JobKey(cluster=self._selection.cluster, job_id=record.job_id, submitted_at=record.submitted_at)
         inherited = await self._inherited(record)
         if inherited is None:
-            return False
+            return Guard.NOT_YET
         terms = self._selection.terms
         start = RecoveryStart(job=job, optin=optin, record=record, terms=terms, inherited=inherited)
         try:
             await self._start(start, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
             return await self._settle_duplicate(start)
-        log.info("took a job under guard", job=str(job), attempt=record.restart_count, mode=optin.mode.value)
-        return True
+        return Guard.TAKEN
 
     async def _inherited(self, record: JobRecord) -> Inherited | None:
         """Return what the predecessor's workflow handed on; None while it has not ended."""
@@ -165,27 +176,27 @@ class Adopter:
             return line.model_copy(update={"lost": True})
         return line.model_copy(update={"handed": closed.handed_on})
 
-    async def _settle_duplicate(self, start: RecoveryStart) -> bool:
+    async def _settle_duplicate(self, start: RecoveryStart) -> Guard:
         """The id has had a workflow: it guards this job, or dealt with it, or belongs to an earlier job of that id."""
         description = await self._client.get_workflow_handle(start.job.workflow_id).describe()
         if description.close_time is None:
             return await self._settle_open(description, start.record)
         if start.record.submitted_at <= await self._dealt_with_until(description, description.close_time):
-            return True
+            return Guard.THERE
         try:
             await self._start(start, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
         except WorkflowAlreadyStartedError:
-            return False
-        return True
+            return Guard.NOT_YET
+        return Guard.TAKEN
 
-    async def _settle_open(self, description: WorkflowExecutionDescription, record: JobRecord) -> bool:
+    async def _settle_open(self, description: WorkflowExecutionDescription, record: JobRecord) -> Guard:
         """Whether the open workflow guards the job in `record`. One whose guard is over is asked to make way where that
         job goes on."""
         if description.typed_search_attributes.get(PHASE) != CLOSED_PHASE:
-            return await _guards(description, record)
+            return Guard.THERE if await _guards(description, record) else Guard.NOT_YET
         if not record.state.ended:
             await self._ask_to_make_way(description)
-        return False
+        return Guard.NOT_YET
 
     async def _ask_to_make_way(self, description: WorkflowExecutionDescription) -> None:
         try:
@@ -223,6 +234,8 @@ class Adopter:
             static_summary=f"{_plain(record.name) or 'job'} · job {record.job_id} · {start.job.cluster}",
             static_details=f"user {_plain(record.user)}, partition {_plain(record.partition)}",
         )
+        mode = start.optin.mode.value
+        log.info("took a job under guard", job=str(start.job), attempt=record.restart_count, mode=mode)
 
 
 class Discovery:
@@ -239,7 +252,8 @@ class Discovery:
         loop = asyncio.get_running_loop()
         end = loop.time() + order.lease_s * random.uniform(0.9, 1.1)  # noqa: S311 - spreads leases, no secret
         known: dict[JobId, datetime] = {}
-        adopted, listed, read_at = 0, 0, None
+        adopted: int = next(iter(activity.info().heartbeat_details), 0)
+        listed, read_at = 0, None
         while loop.time() < end:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
@@ -254,8 +268,8 @@ class Discovery:
         return Discovered(adopted=adopted, listed=listed)
 
     async def _adopt_new(self, jobs: tuple[JobRecord, ...], known: dict[JobId, datetime]) -> int:
-        """Adopt what is not in `known`, by job id and submit time, and keep that up to date. A job that is not wanted
-        now may be later: its comment and its partition can be changed."""
+        """Adopt what is not in `known`, by job id and submit time, and keep that up to date; count what had no guard
+        before. A job that is not wanted now may be later: its comment and its partition can be changed."""
         listed = {job.job_id for job in jobs}
         for job_id in known.keys() - listed:
             del known[job_id]
@@ -263,10 +277,12 @@ class Discovery:
         for record in jobs:
             if known.get(record.job_id) == record.submitted_at:
                 continue
-            optin = wanted(record, self._selection)
-            if optin is not None and await self._adopter.adopt(record, optin):
+            if (optin := wanted(record, self._selection)) is None:
+                continue
+            guard = await self._adopter.adopt(record, optin)
+            if guard is not Guard.NOT_YET:
                 known[record.job_id] = record.submitted_at
-                new += 1
+            new += guard is Guard.TAKEN
         return new
 
 

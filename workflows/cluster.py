@@ -118,7 +118,7 @@ class ClusterWatch:
 
     @workflow.query
     def adopted(self) -> int:
-        """Return how many jobs were taken under guard, as of the last lease's end."""
+        """Return how many jobs were taken under guard, as of the end of the last lease that came to its end."""
         return self._adopted
 
     @workflow.query

@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.adopt import CLOSED_PHASE, PHASE, Adopter, RecoveryStart, Selection
+from activities.adopt import CLOSED_PHASE, PHASE, Adopter, Guard, RecoveryStart, Selection
 from activities.scheduler.protocol import JobRecord, JobState
 from recovery.optin import OptIn, parse_comment
 
@@ -46,7 +46,9 @@ class Guarding:
         )
 
     async def adopt(self, record: JobRecord, adopter: Adopter | None = None) -> bool:
-        return await (adopter or self.adopter).adopt(record, parse_comment(record.comment) or OptIn())
+        """Whether it is guarded now, or dealt with."""
+        optin = parse_comment(record.comment) or OptIn()
+        return await (adopter or self.adopter).adopt(record, optin) is not Guard.NOT_YET
 
     async def described(self, job_id: str = "7") -> WorkflowExecutionDescription | None:
         try:

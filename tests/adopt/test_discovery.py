@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -72,6 +73,22 @@ async def test_every_opted_in_job_is_taken_under_guard_as_it_appears(looking: Lo
     assert (discovered.adopted, discovered.listed) == (2, 4)
     assert await guarding.described("2") is None
     assert await guarding.described("3") is None
+
+
+async def test_a_job_that_is_under_guard_already_is_not_counted_again(looking: Looking, guarding: Guarding) -> None:
+    await guarding.adopt(guarding.record("1"))
+    looking.lists(guarding.record("1"), guarding.record("2"))
+    lease = looking.start(lease_s=1.5)
+    await guarding.until_guarded("2")
+    assert (await lease).adopted == 1
+
+
+async def test_the_next_worker_counts_on_from_what_the_last_one_had_taken(looking: Looking, guarding: Guarding) -> None:
+    looking.environment.info = dataclasses.replace(looking.environment.info, heartbeat_details=[3])
+    looking.lists(guarding.record("1"))
+    lease = looking.start(lease_s=1.5)
+    await guarding.until_guarded("1")
+    assert (await lease).adopted == 4
 
 
 async def test_a_job_that_opts_in_later_is_found_then(looking: Looking, guarding: Guarding) -> None:

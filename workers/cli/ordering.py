@@ -222,7 +222,7 @@ def _said(error: BaseException | None) -> str:
 
 
 async def _watch(settings: Settings, job: str, *, if_opted_in: bool) -> str:
-    from activities.adopt import Adopter
+    from activities.adopt import Adopter, Guard
     from activities.scheduler.protocol import JobUnknown, SchedulerUnavailable
     from recovery.optin import OptIn, parse_comment
     from workers.connection import connect
@@ -243,7 +243,7 @@ async def _watch(settings: Settings, job: str, *, if_opted_in: bool) -> str:
         return f"job {cluster.name}/{job_id} did not opt in and is left alone"
     optin = optin or OptIn()
     adopter = Adopter(await connect(settings), recovery_queue(cluster.name), selection_of(cluster))
-    if not await adopter.adopt(record, optin):
+    if await adopter.adopt(record, optin) is Guard.NOT_YET:
         raise CliError(f"an earlier job {job_id} is still under guard", "try again in a few seconds")
     return f"job {cluster.name}/{job_id} is under guard in mode {optin.mode.value}"
 
