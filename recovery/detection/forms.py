@@ -10,6 +10,7 @@ The order of the table is the order of preference when a line fits several forms
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -82,6 +83,7 @@ def _value_of(keys: bytes) -> Pattern:
 _LOSS: Pattern = re2.compile(rb"(?:\b|train_)loss['\"]?(?:\s*[:=]\s*'?|\s+)(?P<value>" + _NUMBER + rb")")
 _STEP_MS = _value_of(rb"elapsed time per iteration \(ms\)")
 _STEP_S = _value_of(rb"train_step_timing in s|\bseconds|\bstep_time")
+_BATCH = _value_of(rb"global[ _]batch[ _]size")
 _BAR_RATE: Pattern = re2.compile(rb"[\[,]\s*(?P<value>[0-9.]+)(?P<unit>s/it|it/s)")
 _THROUGHPUTS = (
     (_value_of(rb"throughput per GPU \(TFLOP/s/GPU\)|TFLOP/s/device|\btflops"), "TFLOP/s"),
@@ -93,6 +95,11 @@ _THROUGHPUTS = (
 def _value(pattern: Pattern, text: bytes) -> float | None:
     found = pattern.search(text)
     return None if found is None else number(found.group(b"value"))
+
+
+def _batch(text: bytes) -> int | None:
+    size = _value(_BATCH, text)
+    return None if size is None or not math.isfinite(size) else int(size)
 
 
 def _step_time_s(text: bytes) -> float | None:
@@ -117,6 +124,7 @@ def _finished(n: int | None, text: bytes, *, total: int | None = None, from_bar:
         step_time_s=_step_time_s(text),
         throughput=throughput,
         throughput_unit=unit,
+        batch=_batch(text),
         from_bar=from_bar,
     )
 

@@ -35,6 +35,8 @@ class IterationFinished(Value):
     throughput: float | None = None
     throughput_unit: str = ""
     """``TFLOP/s`` or ``tokens/s`` per device, or ``samples/s`` of the job."""
+    batch: int | None = None
+    """The global batch size in samples, where the line has it: an iteration over more samples takes longer."""
     from_bar: bool = False
     """Read from a progress bar without a name, which any loop of the program may draw."""
 

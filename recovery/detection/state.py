@@ -51,6 +51,8 @@ class MonitorState(Value):
     survived: tuple[str, ...] = ()
     """Signatures whose lines were survived: they are no news any more, only silence after them is."""
     drift: Drift = Drift()
+    batch: int | None = None
+    """The global batch size of the iterations in `drift`, where the lines have it."""
     """The seconds per iteration, watched for a lasting slow-down."""
     slow_since: datetime | None = None
     """Since when they are suspected to be longer than before."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import datetime
 
+from recovery.detection.drift import Drift
 from recovery.detection.markers import (
     CheckpointBegun,
     CheckpointFinished,
@@ -74,7 +75,7 @@ def _iteration(state: MonitorState, marker: IterationFinished, at: datetime, quo
         return _evaluation_step(state, EvaluationStep(n=marker.n or 0, total=marker.total), at, quote)
     if marker.n is not None and marker.n == state.last_n and not state.rewound:
         return state
-    state = _with_pace_of_training(state, _iteration_time_s(state, marker, at), at)
+    state = _with_pace_of_training(state, marker, at)
     state = _completed(state, at, quote, spent_in=state.phase, then=Phase.TRAIN, stated_s=_stated_s(state, marker))
     progress = state.progress
     highest = marker.n
@@ -117,10 +118,13 @@ def _iteration_time_s(state: MonitorState, marker: IterationFinished, at: dateti
     return interval_s / (marker.n - last_n) if interval_s >= _LEAST_TIMED_S else 0.0
 
 
-def _with_pace_of_training(state: MonitorState, seconds: float, at: datetime) -> MonitorState:
-    drift = state.drift.after(seconds, OF_THE_JOB)
+def _with_pace_of_training(state: MonitorState, marker: IterationFinished, at: datetime) -> MonitorState:
+    """A larger batch takes longer without being slow: iterations are compared with those of the same batch size."""
+    batch = state.batch if marker.batch is None else marker.batch
+    before = state.drift if batch == state.batch else Drift()
+    drift = before.after(_iteration_time_s(state, marker, at), OF_THE_JOB)
     slow_since = (state.slow_since or at) if drift.suspected else None
-    return state.model_copy(update={"drift": drift, "slow_since": slow_since})
+    return state.model_copy(update={"drift": drift, "batch": batch, "slow_since": slow_since})
 
 
 def _is_other_loop(state: MonitorState, marker: IterationFinished) -> bool:

@@ -36,10 +36,10 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
-def megatron(n: int, step_ms: float = 1_000) -> str:
+def megatron(n: int, step_ms: float = 1_000, batch: int = 512) -> str:
     return (
         f" [2026-03-01 12:00:00.000000] iteration {n:8d}/   50000 | consumed samples: {n * 512:12d} |"
-        f" elapsed time per iteration (ms): {step_ms:.1f} | learning rate: 1.5E-04 | global batch size:   512 |"
+        f" elapsed time per iteration (ms): {step_ms:.1f} | learning rate: 1.5E-04 | global batch size: {batch:5d} |"
         f" lm loss: 2.408442E+00 | loss scale: 1.0 | grad norm: 0.266 | number of skipped iterations:   0 |"
     )
 

@@ -35,7 +35,13 @@ FORMS_SEEN: list[tuple[str, Marker | None]] = [
     (
         MEGATRON,
         IterationFinished(
-            n=500, total=50_000, loss=2.408442, step_time_s=4.979, throughput=287.7, throughput_unit="TFLOP/s"
+            n=500,
+            total=50_000,
+            loss=2.408442,
+            step_time_s=4.979,
+            throughput=287.7,
+            throughput_unit="TFLOP/s",
+            batch=512,
         ),
     ),
     ("saving checkpoint at iteration     500 to /ckpt/run in torch_dist format", CheckpointBegun(iteration=500)),
@@ -61,7 +67,7 @@ FORMS_SEEN: list[tuple[str, Marker | None]] = [
     (
         "Training epoch 0, iteration 4100/9999 | lr: 0.00024 | global_batch_size: 512 | global_step: 4100 |"
         " reduced_train_loss: 2.310 | train_step_timing in s: 6.189 | consumed_samples: 2099712",
-        IterationFinished(n=4100, loss=2.31, step_time_s=6.189),
+        IterationFinished(n=4100, loss=2.31, step_time_s=6.189, batch=512),
     ),
     ("[NeMo I] Scheduled async checkpoint save for /ckpt/m--step=24.ckpt", CheckpointBegun(iteration=24)),
     ("[NeMo I] Scheduled async checkpoint save for /ckpt/last.ckpt", CheckpointBegun()),

@@ -146,3 +146,17 @@ def test_steps_without_a_stated_time_are_timed_by_their_arrival() -> None:
     found = attempt.monitor.slowdown()
     assert found is not None
     assert (found.usual_s, found.now_s) == (20, 24)
+
+
+def test_a_batch_that_grows_takes_longer_and_is_no_slowdown() -> None:
+    attempt = Attempt()
+    for n in range(1, 300):
+        grown = n > 150
+        attempt.wait(2.0 if grown else 1.0)
+        attempt.say(megatron(n, step_ms=2_000 if grown else 1_000, batch=1024 if grown else 512), "a line of its own")
+        assert attempt.monitor.slowdown() is None
+    for n in range(300, 450):
+        attempt.wait(2.4).say(megatron(n, step_ms=2_400, batch=1024))
+    found = attempt.monitor.slowdown()
+    assert found is not None
+    assert (found.usual_s, found.now_s) == (2.0, 2.4)
