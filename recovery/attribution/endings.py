@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
+from recovery.attribution.stall import is_overdue
 from recovery.model import SymptomKind
 from recovery.signatures.catalogue import Role, Witness
 
@@ -47,6 +48,8 @@ def symptom(scene: Scene) -> SymptomKind:
         for r in scene.readings
         if (r.cause in _WAITED_IN_VAIN or r.cause in _DEATHS or r.order in raised) and not scene.survived(r)
     ]
+    if not telling:
+        return SymptomKind.HANG if is_overdue(scene) else SymptomKind.CRASH
     at_first = [r for r in telling if not telling[0].is_before(r)]
     return SymptomKind.HANG if any(r.cause in _WAITED_IN_VAIN for r in at_first) else SymptomKind.CRASH
 
@@ -80,4 +83,6 @@ def _shows_failure(reading: Reading) -> bool:
     signature = reading.signature
     if reading.is_a(Role.ROOT):
         return signature.fatal
+    if reading.cause == "job_requeued":
+        return True
     return reading.is_a(Role.CASCADE) and (signature.witness is Witness.PEER or signature.cause in _EXIT_SUMMARIES)

@@ -12,6 +12,7 @@ _OUT_OF_MEMORY_STATE = "OUT_OF_MEMORY"
 _DO_NOT_REQUEUE = 93
 _NATIVE_CRASHES = frozenset({"-11", "-7", "-4", "-8"})
 _CRASHED = frozenset({"Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"})
+_CRASH_SIGNALS = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
 
 
 def bare_exit(scene: Scene) -> Finding:
@@ -36,7 +37,13 @@ def bare_exit(scene: Scene) -> Finding:
             place=f"exit {_DO_NOT_REQUEUE}",
         )
     exits = exit_order(scene)
-    crashed = scene.where(lambda r: r.field("exit_code") in _NATIVE_CRASHES or r.field("how") in _CRASHED)
+    crashed = scene.where(
+        lambda r: (
+            r.field("exit_code") in _NATIVE_CRASHES
+            or r.field("how") in _CRASHED
+            or r.field("signal_name") in _CRASH_SIGNALS
+        )
+    )
     if crashed:
         return Finding(
             category=Category.SOFTWARE_STACK,

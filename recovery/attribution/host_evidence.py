@@ -10,7 +10,7 @@ from recovery.attribution.locate import locate
 from recovery.attribution.memory import own_process_too_big
 from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
-from recovery.attribution.spread import is_widespread
+from recovery.attribution.spread import is_widespread, lost_together
 from recovery.attribution.words import in_words
 from recovery.model import Action, Category, Confidence
 from recovery.signatures.catalogue import NOBODY, Role, Witness
@@ -42,7 +42,7 @@ def host_fault(scene: Scene) -> Finding | None:
     alike = [r for r in faults if r.cause == first.cause]
     if first.signature.culprit == NOBODY:
         return _of_the_job_itself(first, alike)
-    if is_widespread({r.node for r in alike if r.node}, scene):
+    if is_widespread({r.node for r in alike if r.node}, scene) or lost_together(alike):
         return _everywhere(first, alike, scene)
     if first.cause == "host_oom" and (finding := own_process_too_big(first, scene)):
         return finding

@@ -47,7 +47,11 @@ def named_nodes(reading: Reading, scene: Scene) -> tuple[str, ...]:
         )
     if signature.culprit == "rank":
         return tuple(filter(None, [scene.ranks.of_rank(int(value))] if value else []))
-    return tuple(node for node in scene.nodes if node in expand(value, scene))
+    if signature.culprit == "ranks":
+        return scene.in_order({scene.ranks.of_rank(int(rank)) for rank in value.split(",")})
+    if signature.culprit == "peer":
+        return scene.in_order({scene.ranks.of_peer(value)})
+    return scene.in_order(expand(value, scene))
 
 
 def expand(names: str, scene: Scene) -> frozenset[str]:

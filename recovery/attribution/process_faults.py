@@ -11,7 +11,7 @@ from recovery.attribution.finding import Finding
 from recovery.attribution.locate import Location, locate
 from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
-from recovery.attribution.spread import is_widespread
+from recovery.attribution.spread import is_widespread, lost_together
 from recovery.attribution.tracebacks import PythonException
 from recovery.attribution.words import in_words
 from recovery.model import Action, Category, Confidence
@@ -38,8 +38,13 @@ _OF_THE_NODE = {
     "NotADirectoryError": (Category.STORAGE, "path_missing_on_one_node"),
     "ModuleNotFoundError": (Category.SOFTWARE_STACK, "environment_of_one_node"),
     "ImportError": (Category.SOFTWARE_STACK, "environment_of_one_node"),
+    "library_mismatch": (Category.SOFTWARE_STACK, "environment_of_one_node"),
+    "container_image_file_missing": (Category.STORAGE, "path_missing_on_one_node"),
+    "container_mount_missing": (Category.STORAGE, "path_missing_on_one_node"),
+    "cuda_driver_too_old": (Category.HOST, "cuda_driver_too_old"),
 }
-"""Exceptions that, when every process of exactly one node raises them, speak of that node's mounts or image."""
+"""What speaks of a node's mounts, image or driver when exactly one node says it: by cause, or by the exception that
+every process of the node raises."""
 _PROCESSES_THAT_MAKE_A_NODE = 4
 
 
@@ -64,16 +69,16 @@ def process_fault(scene: Scene) -> Finding | None:
         return None
     first = _first(faults)
     alike = [f for f in faults if f.cause == first.cause]
+    if finding := _of_one_nodes_environment(first, alike, scene):
+        return finding
     if first.exception is not None:
-        return _of_one_nodes_environment(first, alike, scene) or _exception(first, alike, scene)
+        return _exception(first, alike, scene)
     if first.cause in _AMBIGUOUS and (finding := _bad_gpu_behind_it(first, alike, scene)):
         return finding
-    if not first.blames_reporter:
-        return _nobody(first, alike, scene)
     nodes = {f.reading.node for f in alike if f.reading.node}
-    if is_widespread(nodes, scene) and not first.reading.signature.echoed:
+    if _is_everybodys(first, alike, nodes, scene):
         return _everywhere(first, alike, nodes, scene)
-    return _local(first, alike, scene)
+    return _local(first, alike, scene) if first.blames_reporter else _nobody(first, alike, scene)
 
 
 def _faults(scene: Scene) -> list[_Fault]:
@@ -83,7 +88,13 @@ def _faults(scene: Scene) -> list[_Fault]:
         for e in scene.exceptions
         if e.match is None and e.name != "SystemExit" and not scene.survived(e.last)
     }
-    faults = [_known(r, places.get(r.order, "")) for r in without_harmless(scene, scene.roots(Witness.PROCESS))]
+    known = without_harmless(scene, scene.roots(Witness.PROCESS))
+    unreached = {_process(r) for r in scene.readings if r.cause == "peer_unreachable"}
+    faults = [
+        _known(r, places.get(r.order, ""))
+        for r in known
+        if r.cause != "nccl_system_error" or _process(r) not in unreached
+    ]
     faults += [_unknown(unknown[r.order]) for r in without_harmless(scene, (e.last for e in unknown.values()))]
     return sorted(faults, key=lambda f: f.reading.order)
 
@@ -146,20 +157,25 @@ def _exception(first: _Fault, alike: Sequence[_Fault], scene: Scene) -> Finding:
 
 
 def _of_one_nodes_environment(first: _Fault, alike: Sequence[_Fault], scene: Scene) -> Finding | None:
-    """Every process of one node misses what all other nodes have."""
-    if first.exception is None or first.exception.name not in _OF_THE_NODE or len(scene.nodes) < 2:
+    """One node misses what all other nodes have."""
+    what = first.exception.name if first.exception else first.cause
+    if what not in _OF_THE_NODE or len(scene.nodes) < 2:
         return None
     same = [f for f in alike if f.place == first.place]
     nodes = {f.reading.node for f in same}
-    needed = scene.ranks.ranks_per_node or _PROCESSES_THAT_MAKE_A_NODE
-    if len(nodes) != 1 or "" in nodes or len({_process(f.reading) for f in same}) < max(2, needed):
+    if len(nodes) != 1 or "" in nodes:
         return None
-    category, cause = _OF_THE_NODE[first.exception.name]
+    needed = max(2, scene.ranks.ranks_per_node or _PROCESSES_THAT_MAKE_A_NODE) if first.exception else 1
+    if len({_process(f.reading) for f in same}) < needed:
+        return None
+    category, cause = _OF_THE_NODE[what]
     return Finding(
         category=category,
         cause=cause,
         action=Action.RESTART_EXCLUDE,
-        summary=f"every process of one node, and of no other, raised {first.exception.name}",
+        summary=f"every process of one node, and of no other, raised {what}"
+        if first.exception
+        else f"on one node, and on no other: {in_words(what)}",
         evidence=_some(same),
         culprits=tuple(nodes),
         place=first.place,
@@ -196,6 +212,13 @@ def _nobody(first: _Fault, alike: Sequence[_Fault], scene: Scene) -> Finding:
         place=first.place,
         ruled_out=_bystander(first, scene),
     )
+
+
+def _is_everybodys(first: _Fault, alike: Sequence[_Fault], nodes: set[str], scene: Scene) -> bool:
+    signature = first.reading.signature
+    if not (first.blames_reporter or signature.everywhere) or signature.echoed:
+        return False
+    return is_widespread(nodes, scene) or lost_together(f.reading for f in alike)
 
 
 def _everywhere(first: _Fault, alike: Sequence[_Fault], nodes: set[str], scene: Scene) -> Finding:

@@ -43,12 +43,20 @@ def stated_reason(scene: Scene) -> Finding | None:
 
 
 def cancelled_without_a_reason(scene: Scene) -> Finding | None:
-    """The whole job was told to end, nobody says why, and nothing had failed before: somebody's scancel."""
-    lines = scene.where(lambda r: r.signature.id == "slurm-job-cancelled")
+    """The whole job was told to end, nobody says why, and nothing had failed before: somebody's scancel or requeue."""
+    lines = scene.where(lambda r: r.signature.id in ("slurm-job-cancelled", "slurm-cancelled-requeue"))
     if not lines or any(
         r.is_before(lines[0]) for r in scene.readings if r.is_a(Role.CASCADE) and r.cause not in _OBEYING
     ):
         return None
+    if lines[0].cause == "job_requeued":
+        return Finding(
+            category=Category.SCHEDULER,
+            cause="job_requeued",
+            action=Action.RESTART,
+            summary="the job was requeued, and nothing had failed before",
+            evidence=lines[:2],
+        )
     return Finding(
         category=Category.SCHEDULER,
         cause="user_cancelled",

@@ -35,6 +35,7 @@ def straggler(scene: Scene) -> Finding | None:
         slow_nic
         or _slow_gpu(scene, slower)
         or _reported_rank(scene, slower)
+        or _slow_host(scene, slower)
         or _slow_storage(scene, slower)
         or _unknown(slower)
     )
@@ -54,8 +55,11 @@ def _slower(scene: Scene) -> tuple[Reading, ...]:
 
 
 def _timed(scene: Scene) -> list[tuple[float, Reading]]:
-    """The finished iterations with the time each took: in seconds, or where no line says, per unit of throughput."""
+    """The finished iterations with the time each took: in seconds, or where no line says, per unit of throughput. Of a
+    batch size that grows only those of the last one are comparable."""
     finished = [(r.marker, r) for r in scene.iterations if isinstance(r.marker, IterationFinished)]
+    batches = [m.batch for m, _ in finished if m.batch]
+    finished = [(m, r) for m, r in finished if not m.batch or m.batch == batches[-1]]
     return [(m.step_time_s, r) for m, r in finished if m.step_time_s] or [
         (1 / m.throughput, r) for m, r in finished if m.throughput
     ]
@@ -98,7 +102,7 @@ def _slow_gpu(scene: Scene, slower: tuple[Reading, ...]) -> Finding | None:
         category=Category.HARDWARE_GPU,
         cause=why_slow(gauges),
         action=Action.RESTART_EXCLUDE,
-        summary="the GPU clock of one node stays below all others'",
+        summary="one node's GPU is slower than all others by its own gauges",
         evidence=(*slower, *_reports(scene)[-1:]),
         culprits=(node,),
         confidence=Confidence.ESTABLISHED,
@@ -139,6 +143,24 @@ def _reported_rank(scene: Scene, slower: tuple[Reading, ...]) -> Finding | None:
         culprits=(node,),
         symptom=SymptomKind.STRAGGLER,
         place="straggler report",
+    )
+
+
+def _slow_host(scene: Scene, slower: tuple[Reading, ...]) -> Finding | None:
+    """One node's processors are held back by heat."""
+    hot = scene.where(lambda r: r.cause == "cpu_thermal_throttle" and bool(r.node))
+    nodes = {r.node for r in hot}
+    if len(nodes) != 1:
+        return None
+    return Finding(
+        category=Category.HOST,
+        cause="cpu_thermal_throttle",
+        action=Action.RESTART_EXCLUDE,
+        summary="the kernel of one node holds its processors back because of heat",
+        evidence=(*slower, *hot[-3:]),
+        culprits=tuple(nodes),
+        symptom=SymptomKind.STRAGGLER,
+        place="processors",
     )
 
 

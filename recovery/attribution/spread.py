@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import timedelta
 
+from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
+from recovery.model import Category
 
+SHARED = frozenset({Category.HARDWARE_NETWORK, Category.STORAGE})
+"""What nodes have in common: switches, and file servers."""
 _SHARE = 0.5
+_AT_ONCE = timedelta(seconds=5)
 
 
 def is_widespread(nodes: Collection[str], scene: Scene) -> bool:
     """Whether so many of the allocation's nodes show the same that none of them is to blame."""
     return len(nodes) >= 2 and len(nodes) > _SHARE * len(scene.nodes)
+
+
+def lost_together(alike: Iterable[Reading]) -> bool:
+    """Whether several nodes lost something that nodes share in the same moment: then it is that, not the nodes."""
+    lost = [r for r in alike if r.node and r.at and r.signature.category in SHARED]
+    return any(r.node != lost[0].node and r.at and lost[0].at and abs(r.at - lost[0].at) <= _AT_ONCE for r in lost)

@@ -29,6 +29,7 @@ PACKAGED = (
     "nccl",
     "jax",
     "numerical",
+    "containers",
     "services",
     "python",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -16,11 +17,13 @@ from tests.diagnosis.test_anything import INCIDENTS
 
 UTIL, TENSOR = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"
 CLOCK, REASONS = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
+LINK_GENERATION, LINK_WIDTH = "DCGM_FI_DEV_PCIE_LINK_GEN", "DCGM_FI_DEV_PCIE_LINK_WIDTH"
+OVER_POWER = "DCGM_FI_DEV_POWER_VIOLATION"
 XID = "DCGM_FI_DEV_XID_ERRORS"
 LINK_DOWNED = "node_infiniband_link_downed_total"
 OOM_KILL = "node_vmstat_oom_kill"
 NAMES = (UTIL, TENSOR, CLOCK, REASONS, XID, LINK_DOWNED, OOM_KILL, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")
-NAMES += ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "node_filesystem_avail_bytes")
+NAMES += ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "node_filesystem_avail_bytes", LINK_GENERATION, OVER_POWER)
 
 
 def silent(story: Story) -> Verdict:
@@ -63,13 +66,21 @@ def test_gpus_that_all_do_the_same_say_what_kind_of_hang_it_is(utilisation: floa
     assert any(TENSOR in evidence.text for evidence in verdict.evidence)
 
 
-def slow(*, reasons: int) -> Verdict:
-    """The verdict on a job that slowed down while one GPU of its second node gives `reasons`, and no clock is known."""
+def slow_while(shown: Callable[[int, int], list[tuple[str, float]]]) -> Verdict:
+    """The verdict on a job that slowed down while each GPU shows these samples, a minute apart."""
     story = Story().iterations(count=8).iterations(first=108, count=12, step_s=7.5)
     for node in range(4):
         for gpu in range(8):
-            story.gauge(REASONS, node, gpu, reasons if (node, gpu) == (1, 5) else 0)
+            for minute, (name, value) in enumerate(shown(node, gpu)):
+                story.gauge(name, node, gpu, value)
+                sample = story.metrics[-1]
+                story.metrics[-1] = sample.model_copy(update={"at": story.clock + timedelta(minutes=minute)})
     return attribute(story.incident())
+
+
+def slow(*, reasons: int) -> Verdict:
+    """The verdict where one GPU of the second node gives `reasons`, and no clock is known."""
+    return slow_while(lambda node, gpu: [(REASONS, reasons if (node, gpu) == (1, 5) else 0)])
 
 
 def test_a_gpu_that_alone_is_held_back_locates_a_straggler() -> None:
@@ -79,6 +90,26 @@ def test_a_gpu_that_alone_is_held_back_locates_a_straggler() -> None:
 
 def test_a_gpu_at_its_power_cap_or_idle_is_not_held_back_by_a_fault() -> None:
     assert slow(reasons=0x4 | 0x1).culprits == ()
+
+
+@pytest.mark.parametrize(("name", "usual", "odd"), [(LINK_GENERATION, 5, 1), (LINK_WIDTH, 16, 8)])
+def test_a_gpu_whose_pcie_link_is_worse_than_all_others_locates_a_straggler(name: str, usual: int, odd: int) -> None:
+    verdict = slow_while(lambda node, gpu: [(name, odd if (node, gpu) == (1, 5) else usual)])
+    assert (verdict.culprits, verdict.cause) == (("cn-022",), "gpu_pcie_degraded")
+    assert slow_while(lambda *_: [(name, odd)]).culprits == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"), [(OVER_POWER, "gpu_power_brake"), ("DCGM_FI_DEV_THERMAL_VIOLATION", "gpu_thermal_throttle")]
+)
+def test_the_gpu_that_a_limit_holds_back_far_longer_than_the_others_locates_a_straggler(name: str, cause: str) -> None:
+    def held(odd_us: float) -> Verdict:
+        return slow_while(
+            lambda node, gpu: [(name, 7_000_000), (name, 7_000_000 + (odd_us if (node, gpu) == (1, 5) else 900))]
+        )
+
+    assert (held(30e6).culprits, held(30e6).cause) == (("cn-022",), cause)
+    assert held(20_000).culprits == ()
 
 
 def host(story: Story, name: str, node: int, value: float) -> None:
