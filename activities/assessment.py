@@ -100,6 +100,8 @@ class AttributeOrder(Value):
     """The attempt's allocation."""
     began: tuple[LogCursor, ...] = ()
     """Where the attempt's output begins."""
+    ended: tuple[LogCursor, ...] = ()
+    """Where it ends, in the sources of which that is known: what stands behind is the next attempt's."""
     progress: Progress = Progress()
     background: Background
     decide_too: bool = False

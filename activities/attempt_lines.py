@@ -51,13 +51,16 @@ class AttemptLines:
         return lines, all(stretch.state is SourceState.FRESH for _, stretch in stretches)
 
     async def _stretch(self, order: AttributeOrder, began: LogCursor, max_bytes: int) -> LogRange:
-        """Read a source from where the attempt's output began. A file that was written anew since then holds it from
-        its first line on, unless the next attempt wrote it."""
+        """Read a source from where the attempt's output began to where it ended. A file that was written anew since it
+        began holds it from its first line on, unless the next attempt wrote it."""
+        for end in order.ended:
+            if end.source == began.source:
+                began = began.before(end)
         if order.next_has_started and order.record.started_at is not None:
             began = began.until(order.record.started_at)
         stretch = await self._logs.read_range(began, max_bytes)
         if stretch.rewritten and not order.next_has_started:
-            return await self._logs.read_range(LogCursor(source=began.source), max_bytes)
+            return await self._logs.read_range(LogCursor(source=began.source, end=began.end), max_bytes)
         return stretch
 
     async def _unwatched(self, order: AttributeOrder) -> tuple[LogCursor, ...]:

@@ -112,6 +112,7 @@ class AttemptWatch:
             "monitor": self._monitor.state,
             "began": self._log.began,
             "logs": self._log.cursors,
+            "read_out": self._log.read_out,
             "evidence": evidence,
             "lost_lines": self._log.lost_lines,
         }

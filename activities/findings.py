@@ -51,9 +51,16 @@ class _Report(Value):
     monitor: MonitorState = MonitorState()
     began: tuple[LogCursor, ...] = ()
     logs: tuple[LogCursor, ...] = ()
+    read_out: tuple[str, ...] = ()
+    """Which sources of `logs` were read to the end of what they held."""
     evidence: tuple[Evidence, ...] = Field(default=(), max_length=MAX_EVIDENCE)
     lost_lines: int = Field(default=0, ge=0)
     """How many of the attempt's lines are known to be lost on their way from a log store."""
+
+    @property
+    def ends(self) -> tuple[LogCursor, ...]:
+        """Where the attempt's output ends, if it ends with this report, in the sources that were read out."""
+        return tuple(cursor.until(self.at) for cursor in self.logs if cursor.source in self.read_out)
 
 
 class Ended(_Report):

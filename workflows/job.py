@@ -189,7 +189,7 @@ class JobRecovery:
         if (advice := self._standing_advice(failure)) is None:
             advice = await self._recovering.advise(failure)
         elif certain:
-            self._listening.has_failed(failure.record)
+            self._listening.has_failed(failure.record, failure.ends)
         state.ended = isinstance(failure, Ended)
         state.due = certain
         if not state.due:

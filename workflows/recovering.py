@@ -203,6 +203,7 @@ class Recovering:
             symptom=_established(failure),
             nodes=_allocation(failure) or state.nodes,
             began=state.began,
+            ended=failure.ends if isinstance(failure, Requeued) or _is_certain(failure) else (),
             progress=failure.progress,
             background=Background(
                 optin=self._start.optin,

@@ -17,6 +17,7 @@ from temporalio.exceptions import ActivityError
 with workflow.unsafe.imports_passed_through():
     from activities.adopt import RecoveryStart
     from activities.assessment import AttributeOrder, Attribution, Decided
+    from activities.logs.protocol import LogCursor
     from activities.scheduler.protocol import JobRecord
     from activities.second_opinion import Counsel, OpinionOrder, SecondOpinion
     from recovery.audit import AuditKind
@@ -80,12 +81,13 @@ class Listening:
         if self._state.asking is not None:
             self._asking = asyncio.create_task(self._hear(self._state.asking))
 
-    def has_failed(self, record: JobRecord) -> None:
-        """Ask anew about an attempt of which only a fatal line was known, now that `record` shows its end."""
+    def has_failed(self, record: JobRecord, ended: tuple[LogCursor, ...]) -> None:
+        """Ask anew about an attempt of which only a fatal line was known, now that `record` shows its end, and `ended`
+        where its output ends."""
         order = self._state.asking
         if order is None or order.attempt.failed:
             return
-        attempt = order.attempt.model_copy(update={"record": record, "symptom": SymptomKind.CRASH})
+        attempt = order.attempt.model_copy(update={"record": record, "symptom": SymptomKind.CRASH, "ended": ended})
         self._state.asking = order.model_copy(update={"attempt": attempt})
         self.go_on()
 

@@ -50,6 +50,8 @@ class AttemptLog:
         """The last time that all sources could be read."""
         self.caught_up = True
         """Whether the last reading reached the end of all sources."""
+        self.read_out: tuple[str, ...] = ()
+        """Which sources the last reading read to the end of what they held."""
         self.unknown_for = timedelta()
         """How long ago the last reading's sources were known to have nothing newer."""
         self.sight = SourceState.FRESH
@@ -102,13 +104,14 @@ class AttemptLog:
         chunks = [await self._logs.read(cursor, READ_LIMIT_BYTES) for cursor in self.cursors]
         now = datetime.now(UTC)
         if self._may_be_of_the_next_attempt(chunks, now):
-            self.caught_up = False
+            self.caught_up, self.read_out = False, ()
             return []
         self.began = tuple(
             LogCursor(source=began.source) if chunk.rewritten else began
             for began, chunk in zip(self.began, chunks, strict=True)
         )
         self.cursors = tuple(chunk.cursor for chunk in chunks)
+        self.read_out = tuple(chunk.cursor.source for chunk in chunks if chunk.caught_up)
         return self._believe(chunks, now)
 
     async def _find_beginnings(self) -> None:

@@ -83,8 +83,8 @@ class FileTail:
         return cursor or LogCursor(source=source)
 
     async def read_range(self, start: LogCursor, max_bytes: int) -> LogRange:
-        """Return everything after `start`, the unfinished last line included; when that is more than `max_bytes`, the
-        first quarter of those bytes and the last three."""
+        """Return everything after `start` and before its end, the unfinished last line included; when that is more than
+        `max_bytes`, the first quarter of those bytes and the last three."""
         stretch = await self._ranges.ask(start.source, lambda: read_stretch(start, max_bytes), RANGE_TIMEOUT_S)
         return stretch or LogRange([], SourceState.UNREADABLE, detail="its file system does not answer")
 

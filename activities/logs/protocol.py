@@ -97,6 +97,16 @@ class StorePosition(Value):
         )
 
 
+class FileEnd(Value):
+    """Where an attempt's output ends in a file: what stands behind that is the next attempt's."""
+
+    offset: int = Field(ge=0)
+    """Of the unfinished last line, else of the end."""
+    fingerprint: str
+    """As `LogCursor.fingerprint`, of the bytes before `offset`."""
+    size: int = Field(ge=0)
+
+
 class LogCursor(Value):
     """Where the reading of one source stopped. Small, and all that is needed to go on there."""
 
@@ -118,6 +128,8 @@ class LogCursor(Value):
     """Since when, in seconds of our clock, the unfinished last line has not grown; 0 when there is none."""
     shown_bytes: int = Field(default=0, ge=0)
     """How much of the unfinished last line was delivered already."""
+    end: FileEnd | None = None
+    """Before what place a stretch is read again; None: to the file's end."""
     store: StorePosition | None = None
     """Where reading stands in a store, which uses nothing else of this but `source`; None for a file."""
 
@@ -131,6 +143,16 @@ class LogCursor(Value):
         if self.store is None:
             return self
         return self.model_copy(update={"store": self.store.model_copy(update={"until_ns": nanoseconds(at)})})
+
+    def before(self, end: LogCursor) -> LogCursor:
+        """Return the cursor for reading a stretch that ends where reading stood at `end`, a cursor of the same source.
+        In a store the lines' times tell: those before its `until`, however late they come, and all that were there."""
+        if self.store is None or end.store is None:
+            place = FileEnd(offset=end.offset, fingerprint=end.fingerprint, size=max(end.offset, end.read_to))
+            return self.model_copy(update={"end": place})
+        heard_ns = [mark.ns + 1 for mark in end.store.marks]
+        until_ns = max(end.store.until_ns or 0, end.store.since_ns, *heard_ns)
+        return self.model_copy(update={"store": self.store.model_copy(update={"until_ns": until_ns})})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +187,8 @@ class LogRange:
     omitted_bytes: int = 0
     """What was left out between the head and the tail, because the stretch is longer than was asked for."""
     rewritten: bool = False
-    """The file was written anew after the cursor was made: what it pointed to is gone, and `lines` is empty."""
+    """The file was written anew after the cursor or its end was made: what they pointed to is gone, and `lines` is
+    empty."""
     detail: str = ""
 
 
@@ -203,7 +226,8 @@ class LogSource(Protocol):
         ...
 
     async def read_range(self, start: LogCursor, max_bytes: int) -> LogRange:
-        """Return everything after `start`; its head and its tail when that is more than `max_bytes`."""
+        """Return everything after `start`, up to its end where it has one; its head and its tail when that is more than
+        `max_bytes`."""
         ...
 
     @property

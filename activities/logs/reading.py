@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from activities.logs.protocol import Chunk, LogCursor, LogLine, LogRange, SourceState
+from activities.logs.protocol import Chunk, FileEnd, LogCursor, LogLine, LogRange, SourceState
 from activities.logs.splitting import (
     FINGERPRINT_BYTES,
     QUIET_S,
@@ -32,7 +32,7 @@ def read_after(cursor: LogCursor, limit_bytes: int, now: float) -> Chunk:
         with _opened(cursor.source) as (fd, info):
             if _is_unchanged(cursor, info, now):
                 return Chunk([], cursor, SourceState.FRESH)
-            before = _bytes_at(fd, max(0, cursor.offset - FINGERPRINT_BYTES), cursor.offset)
+            before = _bytes_before(fd, cursor.offset)
             if fingerprint(before) != cursor.fingerprint:
                 return _read_anew(fd, info, cursor, limit_bytes, now)
             return _read_on(fd, info, cursor, before, limit_bytes, now)
@@ -47,7 +47,7 @@ def cursor_before_end(source: str, back_bytes: int) -> LogCursor:
     try:
         with _opened(source) as (fd, info):
             offset = max(0, info.st_size - back_bytes)
-            before = _bytes_at(fd, max(0, offset - FINGERPRINT_BYTES), offset)
+            before = _bytes_before(fd, offset)
             return LogCursor(
                 source=source,
                 offset=offset,
@@ -61,16 +61,17 @@ def cursor_before_end(source: str, back_bytes: int) -> LogCursor:
 
 
 def read_stretch(start: LogCursor, max_bytes: int) -> LogRange:
-    """Return the lines behind `start`: all, or the first quarter and the last three of `max_bytes`."""
+    """Return the lines behind `start` and before its end: all, or the first quarter and the last three of
+    `max_bytes`."""
     try:
         with _opened(start.source) as (fd, info):
-            before = _bytes_at(fd, max(0, start.offset - FINGERPRINT_BYTES), start.offset)
-            if fingerprint(before) != start.fingerprint:
+            size = info.st_size if start.end is None else min(info.st_size, start.end.size)
+            if not all(_is_as_it_was(fd, place) for place in (start, start.end) if place is not None):
                 return LogRange([], SourceState.FRESH, rewritten=True)
-            if info.st_size - start.offset <= max_bytes:
-                whole = _bytes_at(fd, start.offset, info.st_size)
+            if size - start.offset <= max_bytes:
+                whole = _bytes_at(fd, start.offset, size)
                 return LogRange(_all_lines(whole, start.line, skipping=start.skipping), SourceState.FRESH)
-            return _head_and_tail(fd, info.st_size, start, max_bytes)
+            return _head_and_tail(fd, size, start, max_bytes)
     except OSError as error:
         return LogRange([], _state_of(error), detail=_reason(error))
     except ValueError as error:
@@ -153,6 +154,15 @@ def _newlines(fd: int, start: int, end: int) -> int | None:
         return None
     blocks = range(start, end, _BLOCK_BYTES)
     return sum(_bytes_at(fd, block, min(end, block + _BLOCK_BYTES)).count(b"\n") for block in blocks)
+
+
+def _is_as_it_was(fd: int, place: LogCursor | FileEnd) -> bool:
+    return fingerprint(_bytes_before(fd, place.offset)) == place.fingerprint
+
+
+def _bytes_before(fd: int, offset: int) -> bytes:
+    """What a fingerprint is of."""
+    return _bytes_at(fd, max(0, offset - FINGERPRINT_BYTES), offset)
 
 
 def _bytes_at(fd: int, start: int, end: int) -> bytes:

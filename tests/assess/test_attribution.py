@@ -104,6 +104,10 @@ class Assessment:
         answer = await ActivityEnvironment().run(self.assessor.attribute, sent)
         return Attribution.model_validate_json(answer.model_dump_json())
 
+    async def read_out(self) -> tuple[LogCursor, ...]:
+        """Where the output of an attempt ends that has just ended."""
+        return tuple([(await self.logs.read(LogCursor(source=str(path)))).cursor for path in (self.out, self.err)])
+
     async def began_now(self) -> tuple[LogCursor, ...]:
         """Where an attempt begins that starts now, its output appended."""
         return (await self.logs.end(str(self.out)), await self.logs.end(str(self.err)))
@@ -256,6 +260,33 @@ async def test_what_the_next_attempt_wrote_is_not_held_against_this_one(job: Ass
     job.err.write_text(f"{XID_ON_NODE02}\n")
     order = job.requeued(record=job.record(JobState.RUNNING, 2), attempt=1, began=began)
     assert (await job.attribute(order)).verdict.culprits == ()
+
+
+@pytest.mark.parametrize("mode", ["a", "w"], ids=["appended", "written anew"])
+@pytest.mark.parametrize("watched", [True, False], ids=["watched from its start", "not watched"])
+async def test_what_the_next_attempt_writes_before_this_one_is_looked_into_is_left_out(
+    mode: str, watched: bool, job: Assessment
+) -> None:
+    began = (LogCursor(source=str(job.out)), LogCursor(source=str(job.err))) if watched else ()
+    job.out.write_text(f"{iteration(1)}\n")
+    job.err.write_text("RuntimeError: CUDA error: an illegal memory access was encountered\nits last words")
+    ended = await job.read_out()
+    with job.err.open(mode) as next_attempts:
+        next_attempts.write(f"\n{XID_ON_NODE02}\n{XID_ON_NODE02}\n")
+    # The record is as it was when the attempt ended: nobody knew of the next one then.
+    verdict = (await job.attribute(job.order(began=began, ended=ended))).verdict
+    assert verdict.culprits == ()
+    assert [evidence.text for evidence in verdict.evidence if "NVRM" in evidence.text] == []
+    assert any("illegal memory access" in evidence.text for evidence in verdict.evidence) is (mode == "a")
+
+
+async def test_an_output_that_its_own_attempt_wrote_anew_is_read_to_its_end(job: Assessment) -> None:
+    job.err.write_text("the attempt before said much more than this one did\n" * 20)
+    began = await job.began_now()
+    job.err.write_text(f"{XID_ON_NODE02}\n")
+    record = job.record(attempt=1, exit_code=1)
+    verdict = (await job.attribute(job.order(record, attempt=1, began=began, ended=await job.read_out()))).verdict
+    assert verdict.culprits == ("node02",)
 
 
 async def test_an_attempt_that_nobody_watched_is_read_where_its_output_is_known(job: Assessment) -> None:

@@ -125,6 +125,18 @@ class LogSourceConformance:
         found = await place.source.read_range(cursor, 1 << 20)
         assert (texts(found.lines), found.state, found.omitted_bytes) == (["one", "two"], SourceState.FRESH, 0)
 
+    async def test_a_stretch_ends_where_its_attempt_did(self, place: Place) -> None:
+        began = await self.begin(place)
+        await place.write("one", "two")
+        _, cursor = await reads(place.source, began, at_least(2))
+        ended = cursor.until(datetime.now(UTC))
+        await asyncio.sleep(0.01)
+        await place.write("of the next attempt")
+        await reads(place.source, cursor, at_least(1))
+        stored = LogCursor.model_validate_json(began.before(ended).model_dump_json())
+        found = await place.source.read_range(stored, 1 << 20)
+        assert (texts(found.lines), found.state) == (["one", "two"], SourceState.FRESH)
+
     async def test_of_a_long_stretch_head_and_tail_are_read(self, place: Place) -> None:
         cursor = await self.begin(place)
         count = 6_000

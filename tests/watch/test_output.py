@@ -108,6 +108,22 @@ async def test_standard_output_and_error_are_read_apart(job: JobUnderWatch, star
     assert {cursor.source for cursor in faulted.logs} == {str(job.log), str(errors)}
 
 
+async def test_an_end_is_told_with_where_the_output_ends_in_the_files_that_were_read_out(
+    job: JobUnderWatch, start: StartWatch
+) -> None:
+    errors = job.log.with_suffix(".err")
+    errors.mkdir()
+    job.shows(stderr=str(errors))
+    await job.seen_by_the_poller()
+    watch = start()
+    await job.trains(1, 3)
+    job.writes("its last words")
+    job.shows(JobState.FAILED)
+    ended = await watch.finding()
+    assert isinstance(ended, Ended)
+    assert [(end.source, end.read_to) for end in ended.ends] == [(str(job.log), job.log.stat().st_size)]
+
+
 async def test_a_log_that_appears_late_is_read_from_its_first_line(job: JobUnderWatch, start: StartWatch) -> None:
     job.log.unlink()
     watch = start()

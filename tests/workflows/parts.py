@@ -289,7 +289,13 @@ def _carried(order: WatchOrder, now: datetime, progress: Progress | None = None)
     source = f"/logs/{order.job.job_id}.out"
     began = order.began or (LogCursor(source=source),)
     read_to = LogCursor(source=source, offset=1_000 * (order.attempt + 1), line=10 * (order.attempt + 1))
-    return {"at": now, "progress": progress or Progress(), "began": began, "logs": (read_to,)}
+    return {
+        "at": now,
+        "progress": progress or Progress(),
+        "began": began,
+        "logs": (read_to,),
+        "read_out": (source,),
+    }
 
 
 def _milestone(kind: MilestoneKind, order: WatchOrder, now: datetime) -> Milestone:

@@ -184,6 +184,7 @@ async def test_a_service_that_waits_for_the_end_is_asked_again_then_although_the
     stage.reports(parts.ended(exit_code=1))
     await heard(job)
     assert [order.attempt.failed for order in stage.consulted] == [False, True]
+    assert [[end.offset for end in order.attempt.ended] for order in stage.consulted] == [[], [1_000]]
     assert len({order.key for order in stage.consulted}) == 1, "it is the same advice"
     assert [text for text in told(stage) if "no opinion" in text] == []
 
