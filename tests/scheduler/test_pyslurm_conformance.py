@@ -1,7 +1,8 @@
-"""The suite for a real pyslurm on a real cluster, where this host's Slurm has one: see CONTRIBUTING.md."""
+"""The suite and a whole recovery through a real pyslurm, where this host's Slurm has one: see CONTRIBUTING.md."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from activities.scheduler.command import LocalRunner
 from activities.scheduler.protocol import JobState, Refused, Scheduler
 from activities.scheduler.slurm_library import SlurmLibrary
+from tests.endtoend.bad_node import comes_back_without_the_bad_node
+from tests.endtoend.conftest import Servers
+from tests.endtoend.service import Service
 from tests.scheduler.conformance import Behaviour, ClusterUnderTest, SchedulerConformance, listed
 from tests.scheduler.test_cli_conformance import RealCluster
 from tests.slurm.cluster import SlurmCluster
@@ -77,3 +81,19 @@ class TestPyslurm(SchedulerConformance):
         assert (held.array_job_id, held.restart_count) == (array_id, 1)
         assert (sibling.state, sibling.restart_count, sibling.admin_comment) == (JobState.RUNNING, 0, "")
         await cluster.scheduler.cancel(array_id)
+
+
+@pytest.fixture(scope="module")
+def service(slurm: SlurmCluster, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The worker process, serving the real cluster in act mode, through pyslurm."""
+    service = servers.service(tmp_path_factory.mktemp("through-pyslurm"))
+    service.configure({"kind": "pyslurm", "slurm_conf": str(slurm.conf)})
+    service.start()
+    yield service
+    service.stop()
+
+
+@pytest.mark.temporal
+@pytest.mark.postgres
+async def test_a_job_comes_back_without_the_bad_node(slurm: SlurmCluster, service: Service) -> None:
+    await comes_back_without_the_bad_node(slurm, service)
