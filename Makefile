@@ -31,13 +31,14 @@ help:
 demo: $(VENV)/.runtime
 	@$(BIN)/relight demo
 
-# Tests mostly wait for real servers and clusters: four at a time, a file in one go, each with its own servers.
+# Tests mostly wait for real servers and clusters: six at a time, a file in one go, each with its own servers. Which files
+# come first, tests/conftest.py says.
 test: $(VENV)/.dev
 	@bash tests/install_packages.sh
 	@bash tests/install_stores.sh
 	@bash tests/install_attrsvc.sh
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/pytest --numprocesses 4 --dist loadfile
+	@$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check
