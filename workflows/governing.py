@@ -57,6 +57,11 @@ class Governing:
         kept = self._state.kept_back
         return kept.ask_at if kept is not None and not self._state.paused else None
 
+    @property
+    def must_ask_again(self) -> bool:
+        """Whether it is time for that."""
+        return self.ask_at is not None and self.ask_at <= workflow.now()
+
     async def grants(self, advice: Advice) -> bool:
         """Whether `advice` may be carried out now. Where it may not, that is on record, with the reason."""
         state = self._state

@@ -8,9 +8,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.adopt import RecoveryStart
     from recovery.audit import AuditKind
     from recovery.model import Action, Advice, Exclusion, MilestoneKind, Mode
+    from workflows.acting import may_act
     from workflows.ledger import Ledger
     from workflows.overrides import Command, Request, Verb
-    from workflows.recovering import may_act
     from workflows.state import Phase, RecoveryState
     from workflows.visibility import Window
 

@@ -1,67 +1,40 @@
-"""One recovery inside a job's workflow: attribute -> decide -> advise -> (approve) -> act -> reconcile.
+"""One recovery inside a job's workflow: advise -> (approve) -> (grant) -> act, and then stand where that leads.
 
-Every wait has a deadline. When attribution or the decision is late, the fallback goes through: a plain requeue without
-exclusions; nothing waits for ever because of us.
+A person's command may come first at each of these, and may be what is carried out.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from pydantic import JsonValue
-
     from activities.adopt import RecoveryStart
-    from activities.assess import Assessor
-    from activities.assessment import AttributeOrder, Attribution, Background, Decided, ending_of, situation_of
-    from activities.evidence import EvidenceKeeper, EvidenceOrder
-    from activities.findings import Ended, Faulted, Requeued, Slowed, Stalled
-    from activities.scheduler.protocol import JobRecord
-    from activities.scheduler.requeue import SchedulerActs
-    from activities.scheduler.steps import ActOrder
+    from activities.findings import Ended, Faulted, Requeued, Slowed
     from recovery.audit import AuditKind
-    from recovery.detection.markers import Phase as TrainingPhase
-    from recovery.model import (
-        Action,
-        Advice,
-        Category,
-        Disposition,
-        Exclusion,
-        MilestoneKind,
-        Mode,
-        NodeName,
-        Reconciliation,
-        Symptom,
-        SymptomKind,
-        Verdict,
-    )
-    from recovery.policy import Decision, Ending, Situation
+    from recovery.model import Action, Advice, Confidence, Disposition, MilestoneKind, SymptomKind
+    from workflows.acting import Acting, may_act
+    from workflows.advising import Advising
+    from workflows.attempts import Attempts
+    from workflows.failure import Failure
+    from workflows.governing import Governing
     from workflows.ledger import Ledger
-    from workflows.options import act_options, attribute_options, decide_options, evidence_options
-    from workflows.resubmitting import Resubmitting
+    from workflows.obeying import Obeying
     from workflows.second_opinion import Listening
     from workflows.siblings import Siblings
-    from workflows.state import Phase, RecoveryState
+    from workflows.state import RecoveryState
+    from workflows.successors import Successors
     from workflows.visibility import Window
 
-Failure = Ended | Requeued | Faulted | Stalled | Slowed
-"""The findings that call for a decision."""
-
-EVIDENCE_FIRST = "evidence-before-kill"
-"""Histories from before that was done go on without it."""
-
-MAX_FALLBACKS = 3
-"""Plain requeues in a row without a decision; with every worker of the policy gone they would go on for ever."""
+OF_A_FAILURE = (MilestoneKind.DETECTED, MilestoneKind.ATTRIBUTED, MilestoneKind.ADVISED)
 
 FINAL_REFUSALS = ("job_gone", "owner_cancelled", "completed")
 """Reasons of an abandoned advice after which there is nothing left to look after."""
 
 
 class Recovering:
-    """The steps of a recovery over the workflow's state."""
+    """Answers to failures over the state of one job's workflow."""
 
     def __init__(
         self,
@@ -69,301 +42,157 @@ class Recovering:
         state: RecoveryState,
         ledger: Ledger,
         window: Window,
+        attempts: Attempts,
         siblings: Siblings,
+        governing: Governing,
         listening: Listening,
+        obeying: Obeying,
     ) -> None:
         self._start = start
         self._state = state
         self._ledger = ledger
-        self._window = window
-        self._siblings = siblings
+        self._attempts = attempts
+        self._governing = governing
         self._listening = listening
-        self._resubmitting = Resubmitting(start, state, ledger)
+        self._obeying = obeying
+        self._advising = Advising(start, state, ledger, siblings, listening)
+        self._acting = Acting(start, state, ledger, window)
+        self._successors = Successors(start, state, ledger, window)
 
-    async def advise(self, failure: Failure) -> Advice:
-        """Attribute and decide; the advice is on record, with all that led to it, before this returns."""
-        with self._ledger.gathering():
-            return await self._advise(failure)
-
-    async def _advise(self, failure: Failure) -> Advice:
+    async def answer(self, failure: Failure) -> None:
+        """Advise and, where the mode lets it, act; then stand at the attempt that is there now."""
         state = self._state
-        state.phase = Phase.ATTRIBUTING
-        state.symptom = _symptom(failure)
-        self._ledger.reach(MilestoneKind.DETECTED, at=failure.at, detail=state.symptom.kind.value)
-        self._ledger.tell(AuditKind.DETECTED, state.symptom.summary, at=failure.at)
-        order = self._order(failure)
-        attribution = await self._attribute(order, failure)
-        state.verdict = attribution.verdict
-        state.usable_nodes = None if attribution.usable_nodes is None else len(attribution.usable_nodes)
-        self._ledger.reach(MilestoneKind.ATTRIBUTED, at=attribution.attributed_at, detail=attribution.verdict.cause)
-        self._ledger.tell(AuditKind.ATTRIBUTED, _verdict_line(attribution.verdict), at=attribution.attributed_at)
-        self._listening.hear_at_once(order, attribution)
-        decided = await self._decide(order, failure, attribution)
-        state.terms = decided.terms
-        state.advice = self._advice(decided, failure)
-        state.reconciliation = None
-        self._ledger.reach(MilestoneKind.ADVISED, at=state.advice.advised_at, detail=state.advice.action.value)
-        why = f"{state.advice.reason} (rule {state.advice.rule})"
-        text = f"{state.advice.in_words}: {why}"
-        self._ledger.tell(AuditKind.ADVISED, text, at=state.advice.advised_at, with_advice=True)
-        if not isinstance(failure, Slowed):
-            self._listening.ask_about(order, attribution, state.advice)
-        state.phase = Phase.WATCHING
-        return state.advice
-
-    async def act(self, advice: Advice) -> Reconciliation:
-        """Carry `advice` out: on record first, then by one durable order. Returns what a fresh look at Slurm says."""
-        state = self._state
-        state.phase = Phase.ACTING
-        self._window.show()
-        self._ledger.tell(AuditKind.ORDERED, f"carrying out: {advice.in_words}", who=advice.by, with_advice=True)
-        await self._ledger.settle()
-        if advice.kill_first and workflow.patched(EVIDENCE_FIRST):
-            await self._keep_evidence(advice)
-        order = ActOrder(
-            advice=advice,
-            submitted_at=state.attempt_submitted_at,
-            withdraw=self._withdrawn(advice),
-            clear_delay=state.terms.clear_requeue_delay and not advice.keep_delay,
-            override_no_requeue=state.terms.override_no_requeue,
-            spare_s=self._spare_s(advice),
-        )
-        reconciliation = await self._resubmitting.instead(order, await self._carry_out(order))
-        self._record_outcome(advice, reconciliation)
-        state.phase = Phase.WATCHING
-        return reconciliation
-
-    def _spare_s(self, advice: Advice) -> float:
-        """How long the attempt may go on because it writes a checkpoint."""
-        writes = self._state.progress.phase == TrainingPhase.CHECKPOINT
-        return self._state.terms.checkpoint_grace_s if advice.kill_first and writes else 0.0
-
-    async def _keep_evidence(self, advice: Advice) -> None:
-        """Copy what the kill destroys. Without an answer in time the attempt is killed all the same."""
-        try:
-            kept = await workflow.execute_activity_method(
-                EvidenceKeeper.keep_evidence,
-                EvidenceOrder(advice=advice, began=self._state.began),
-                summary=f"evidence of attempt {advice.attempt}",
-                **evidence_options(self._start.job.cluster),
-            )
-        except ActivityError as error:
-            workflow.logger.warning("no evidence in time: %s", error.cause)
-            self._ledger.tell(AuditKind.EVIDENCE, "no evidence kept: no answer in time", who=advice.by)
+        if not await self._unpaused(failure):
             return
-        details: dict[str, JsonValue] = {
-            name: value for name in ("file", "host", "output", "stacks") if (value := getattr(kept, name))
-        }
-        self._ledger.tell(AuditKind.EVIDENCE, kept.summary, at=kept.kept_at, details=details, with_advice=True)
+        certain = not isinstance(failure, Faulted) or failure.certain
+        if (advice := self._standing_advice(failure)) is None:
+            advice = await self._advising.advise(failure)
+        elif certain:
+            self._listening.has_failed(failure.record, failure.ends)
+        state.ended = isinstance(failure, Ended)
+        state.due = certain
+        if not state.due:
+            self._ledger.note("due when the attempt ends, or makes no progress for its grace")
+            await self._constrain_ahead(advice)
+        elif may_act(state, self._start, advice):
+            if not self._governing.tells_when_it_asks(advice):
+                self._governing.report_failure(advice)
+            await self._act(advice)
+        else:
+            if advice.action is not Action.NONE:
+                self._governing.report_failure(advice)
+            self._leave(advice, failure)
+        if isinstance(failure, Requeued) and not state.closed:
+            self._begin_attempt(failure.record.restart_count, failure.record.submitted_at)
+        if isinstance(failure, Ended):
+            state.answered_at = workflow.now()
 
-    async def _carry_out(self, order: ActOrder) -> Reconciliation:
-        """Give the order. Without an answer for as long as acts are tried, what became of it is not known."""
-        advice = order.advice
-        try:
-            return await workflow.execute_activity_method(
-                SchedulerActs.carry_out,
-                order,
-                summary=f"{advice.action.value} for attempt {advice.attempt}",
-                **act_options(self._start.job.cluster),
-            )
-        except ActivityError as error:
-            return Reconciliation(
-                disposition=Disposition.PENDING,
-                reason="no_answer",
-                observed_at=workflow.now(),
-                detail=f"look at the job by hand: {error.cause}"[:500],
-            )
+    async def advise_on(self, slowed: Slowed) -> None:
+        """A slow-down is told and advised on; to end a run that gets somewhere is for a person to say."""
+        advice = await self._advising.advise(slowed)
+        self._state.due = False
+        self._ledger.forget(OF_A_FAILURE)
+        if advice.action is not Action.WAIT:
+            self._ledger.note("a slow-down alone is never acted on: `relight restart` does it")
 
-    def _withdrawn(self, advice: Advice) -> tuple[NodeName, ...]:
-        """Our own exclusions that the job need not keep. The user's stay, also where they are ours too."""
+    def _standing_advice(self, failure: Failure) -> Advice | None:
+        """The advice given on the fatal line stands when it was sure and named the culprit: the end adds nothing, but
+        for the program's own wish not to be requeued."""
+        advice, verdict = self._state.advice, self._state.verdict
+        if advice is None or verdict is None or advice.attempt != self._state.attempt or self._state.reconciliation:
+            return None
+        certain = verdict.confidence is Confidence.ESTABLISHED and bool(verdict.culprits)
+        of_a_crash = self._state.symptom is not None and self._state.symptom.kind is SymptomKind.CRASH
+        same = isinstance(failure, Ended | Faulted) and of_a_crash and advice.expires_at > workflow.now()
+        has_its_say = isinstance(failure, Ended) and failure.record.exit_code == self._state.terms.no_requeue_exit_code
+        return advice if certain and same and not has_its_say else None
+
+    async def _act(self, advice: Advice) -> None:
+        """Carry out the advice, after an approval where the operator wants one, and stand where it leads."""
         state = self._state
-        kept = {*advice.exclude, *state.user_excluded}
-        ours = dict.fromkeys((*(exclusion.node for exclusion in state.exclusions), *state.readmitted))
-        return tuple(node for node in ours if node not in kept)
+        if state.terms.approval and advice.by == "policy":
+            approved = await self._obeying.approval(advice)
+            if approved is None:
+                return
+            advice = approved
+        with self._listening.held():
+            await self._carry_out(advice)
 
-    async def _attribute(self, order: AttributeOrder, failure: Failure) -> Attribution:
-        try:
-            return await workflow.execute_activity_method(
-                Assessor.attribute,
-                order,
-                summary=f"attribute attempt {self._state.attempt}",
-                **attribute_options(self._start.job.cluster),
-            )
-        except ActivityError as error:
-            workflow.logger.warning("attribution gave no answer in time: %s", error.cause)
-            return _unattributed(failure)
-
-    def _order(self, failure: Failure) -> AttributeOrder:
+    async def _carry_out(self, advice: Advice) -> None:
         state = self._state
-        return AttributeOrder(
-            job=self._start.job,
-            attempt=state.attempt,
-            record=failure.record,
-            requeued=isinstance(failure, Requeued),
-            symptom=_established(failure),
-            nodes=_allocation(failure) or state.nodes,
-            began=state.began,
-            ended=failure.ends if isinstance(failure, Requeued) or _is_certain(failure) else (),
-            progress=failure.progress,
-            background=Background(
-                optin=self._start.optin,
-                past=state.past,
-                exclusions=state.exclusions,
-                user_excluded=state.user_excluded,
-                opinion=state.opinion if state.opinion_final else None,
-            ),
-            decide_too=not (self._siblings.has_any and _is_certain(failure)),
-        )
-
-    async def _decide(self, order: AttributeOrder, failure: Failure, attribution: Attribution) -> Decided:
-        """Decide what the attribution left to be decided."""
-        if attribution.decided is not None:
-            self._state.fallbacks = 0
-            return attribution.decided
-        array = await self._siblings.standing(attribution.verdict) if _is_certain(failure) else None
-        return await self._decide_apart(situation_of(order, attribution, now=workflow.now(), array=array))
-
-    async def _decide_apart(self, situation: Situation) -> Decided:
-        state = self._state
-        try:
-            decided = await workflow.execute_activity_method(
-                Assessor.decide,
-                situation,
-                summary=f"decide on attempt {state.attempt}",
-                **decide_options(self._start.job.cluster),
-            )
-        except ActivityError as error:
-            workflow.logger.warning("the policy gave no answer in time: %s", error.cause)
-            state.fallbacks += 1
-            decision = _fallback(situation.ending, state)
-            return Decided(decision=decision, terms=state.terms, decided_at=workflow.now())
-        state.fallbacks = 0
-        return decided
-
-    def _advice(self, decided: Decided, failure: Failure) -> Advice:
-        state, decision = self._state, decided.decision
-        state.generation += 1
-        return Advice(
-            job=self._start.job,
-            attempt=state.attempt,
-            generation=state.generation,
-            action=decision.action,
-            exclude=decision.exclude,
-            reason=decision.reason,
-            rule=decision.rule,
-            advised_at=decided.decided_at,
-            expires_at=decided.decided_at + decided.terms.advice_lifetime,
-            kill_first=isinstance(failure, Faulted | Stalled),
-            keep_delay=decision.keep_delay,
-        )
-
-    def _record_outcome(self, advice: Advice, seen: Reconciliation) -> None:
-        state = self._state
-        state.reconciliation = seen
-        what = f"{seen.disposition.value}, {seen.reason.replace('_', ' ')}"
+        if not await self._governing.grants(advice):
+            return
+        if self._successors.answers(advice):
+            state.closed = self._successors.came_to(await self._successors.constrain(advice))
+            return
+        seen = await self._acting.act(advice)
         if seen.resubmitted_as:
-            what += f"; resubmitted as {seen.resubmitted_as}"
-        if seen.excluded:
-            what += f"; the job now avoids {', '.join(seen.excluded)}"
-        if seen.detail:
-            what += f" ({seen.detail})"
-        self._ledger.tell(AuditKind.RECONCILED, what, at=seen.observed_at, with_advice=True)
-        if seen.disposition is not Disposition.CONVERGED:
+            state.closed = f"resubmitted as {seen.resubmitted_as}: {advice.reason}"
+        elif seen.disposition is Disposition.CONVERGED and advice.action is Action.STOP:
+            state.closed = f"stopped by {advice.by}: {advice.reason}"
+        elif seen.reason in FINAL_REFUSALS:
+            state.closed = f"{seen.reason.replace('_', ' ')}: nothing left to look after"
+        elif seen.restart_count > state.attempt:
+            self._begin_attempt(seen.restart_count, seen.submitted_at or state.attempt_submitted_at)
+
+    async def _constrain_ahead(self, advice: Advice) -> None:
+        """Keep the next job of a chain off a culprit while this one still runs."""
+        if not (self._successors.cannot_wait(advice) and may_act(self._state, self._start, advice)):
             return
-        self._ledger.reach(MilestoneKind.ACTED, at=seen.observed_at, detail=seen.reason)
-        if advice.restarts:
-            eligible = max(seen.observed_at, seen.eligible_at or seen.observed_at)
-            self._ledger.reach(MilestoneKind.ELIGIBLE, at=eligible)
-            state.exclusions = self._exclusions(advice, seen)
-            state.readmitted = ()
+        if await self._governing.grants(advice):
+            await self._successors.constrain(advice, ahead=True)
 
-    def _exclusions(self, advice: Advice, seen: Reconciliation) -> tuple[Exclusion, ...]:
-        """The exclusions that are ours and that a fresh look showed in place."""
-        known = {exclusion.node: exclusion for exclusion in self._state.exclusions}
-        until = seen.observed_at + timedelta(hours=self._state.terms.exclusion_hours)
-        return tuple(
-            known.get(node)
-            or Exclusion(node=node, by=advice.by, reason=advice.reason[:200], since=seen.observed_at, until=until)
-            for node in advice.exclude
-            if node in seen.excluded
-        )
+    async def try_again(self) -> None:
+        """Try the advice again that the governor kept back. A failure of an attempt that still runs is not taken for as
+        it was: the watch tells of it again, if it is still so."""
+        state, advice = self._state, self._obeying.open_advice()
+        if advice is not None and advice.kill_first and not state.ended:
+            self._governing.let_go()
+            state.monitor = state.monitor.untaken()
+        elif (standing := self._obeying.standing_advice()) is not None:
+            await self._act(standing)
+        else:
+            self._governing.let_go()
+            if advice is not None and advice.expires_at <= workflow.now():
+                state.due = False
+                self._ledger.tell(AuditKind.KEPT_BACK, "the advice expired while it was kept back: nothing is done")
 
+    def _begin_attempt(self, attempt: int, submitted_at: datetime) -> None:
+        if attempt > self._state.attempt:
+            self._attempts.begin(attempt, submitted_at)
+            self._governing.let_go()
 
-def may_act(state: RecoveryState, start: RecoveryStart, advice: Advice) -> bool:
-    """Whether the mode in force lets `advice` touch the scheduler, and the advice asks for it."""
-    asks = advice.restarts or advice.action is Action.STOP
-    return asks and state.mode(start.optin) is Mode.ACT
+    def _leave(self, advice: Advice, failure: Failure) -> None:
+        """Record why nothing is done, and end where nothing is left to watch for."""
+        state = self._state
+        if advice.restarts or advice.action is Action.STOP:
+            self._ledger.tell(AuditKind.ADVISED, "mode observe: nothing is carried out")
+        elif isinstance(failure, Ended):
+            state.closed = f"{failure.record.state.value.lower()}: {advice.reason}"
 
+    def withdraw(self) -> None:
+        """Take the advice on a fatal line back that the attempt got over."""
+        self._state.advice = None
+        self._state.opinion = None
+        self._listening.give_up()
+        self._governing.let_go()
+        self._ledger.forget(OF_A_FAILURE)
+        self._ledger.tell(AuditKind.ADVISED, "training went on after the fatal line: the advice is withdrawn")
 
-def _established(failure: Failure) -> SymptomKind:
-    """What the watch knows by itself, whatever the logs say: a fatal line alone may be a quotation."""
-    if isinstance(failure, Stalled):
-        return failure.symptom
-    if isinstance(failure, Slowed):
-        return SymptomKind.STRAGGLER
-    return SymptomKind.CRASH if _is_certain(failure) else SymptomKind.NONE
+    async def _unpaused(self, failure: Failure) -> bool:
+        """Wait while a person has paused the job; False when a command has overtaken the failure meanwhile."""
+        attempt = self._state.attempt
+        if self._state.paused:
+            self._ledger.tell(AuditKind.DETECTED, "a failure was seen; paused, so nothing is decided", at=failure.at)
+        while self._state.paused and not self._state.closed:
+            await workflow.wait_condition(lambda: bool(self._state.commands))
+            await self.obey()
+        return self._state.attempt == attempt and not self._state.closed
 
-
-def _is_certain(failure: Failure) -> bool:
-    """Whether the attempt has failed, beyond doubt."""
-    return isinstance(failure, Ended | Stalled) or (isinstance(failure, Faulted) and failure.certain)
-
-
-def _allocation(failure: Failure) -> tuple[str, ...]:
-    return failure.nodes if isinstance(failure, Requeued) else failure.record.nodes
-
-
-def _symptom(failure: Failure) -> Symptom:
-    record = failure.record
-    if isinstance(failure, Stalled):
-        kind, summary = failure.symptom, failure.summary
-    elif isinstance(failure, Faulted):
-        kind = SymptomKind.CRASH
-        summary = "a fatal line, and no progress since" if failure.certain else "a fatal line while the job runs"
-    elif isinstance(failure, Slowed):
-        kind, summary = SymptomKind.STRAGGLER, failure.summary
-    elif isinstance(failure, Requeued):
-        kind, summary = SymptomKind.CRASH, "the attempt ended and the job was requeued, not by relight"
-    else:
-        kind, summary = SymptomKind.CRASH, f"the attempt ended: {_end(record)}"
-    happened = failure.happened_at if isinstance(failure, Faulted | Slowed) else record.ended_at
-    return Symptom(kind=kind, detected_at=failure.at, happened_at=happened, summary=summary, evidence=failure.evidence)
-
-
-def _end(record: JobRecord) -> str:
-    how = f"signal {record.exit_signal}" if record.exit_signal else f"exit code {record.exit_code}"
-    return f"{record.state.value}, {how}"
-
-
-def _verdict_line(verdict: Verdict) -> str:
-    where = f"culprit {', '.join(verdict.culprits)}, " if verdict.culprits else ""
-    return f"{verdict.summary or verdict.cause} ({verdict.category.value}, {where}{verdict.confidence.value})"
-
-
-def _unattributed(failure: Failure) -> Attribution:
-    """What is known without an answer: the scheduler's record, and no verdict."""
-    symptom = SymptomKind.HANG if isinstance(failure, Stalled) else SymptomKind.CRASH
-    ending = ending_of(failure.record, requeued=isinstance(failure, Requeued), nodes=_allocation(failure))
-    verdict = Verdict(
-        symptom=symptom,
-        category=Category.UNKNOWN,
-        cause="not_attributed",
-        suggested=Action.RESTART,
-        summary="attribution gave no answer within its deadline",
-    )
-    return Attribution(verdict=verdict, ending=ending, attributed_at=workflow.now())
-
-
-def _fallback(ending: Ending, state: RecoveryState) -> Decision:
-    """What goes through when the policy is late. Never against a person's word, not for ever, and no exclusion is added
-    or withdrawn."""
-    if ending.state in ("CANCELLED", "COMPLETED") or ending.requeued:
-        return Decision(action=Action.NONE, rule="fallback", reason="the policy was late and nothing is owed")
-    if ending.exit_code == state.terms.no_requeue_exit_code or state.fallbacks > MAX_FALLBACKS:
-        return Decision(action=Action.NONE, rule="fallback", reason="the policy was late: no further blind requeue")
-    return Decision(
-        action=Action.RESTART,
-        rule="fallback",
-        reason="the policy was late: a plain requeue",
-        exclude=tuple(exclusion.node for exclusion in state.exclusions),
-    )
+    async def obey(self) -> None:
+        """Carry out the oldest command of a person."""
+        command, *rest = self._state.commands
+        self._state.commands = tuple(rest)
+        advice = self._obeying.obey(command)
+        if advice is not None:
+            await self._act(advice)

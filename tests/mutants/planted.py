@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from activities.assessment import AttributeOrder
 from activities.logs.attempt import AttemptLog
 from activities.logs.protocol import LogCursor
 from activities.scheduler import requeue, steps, watchdog
@@ -22,7 +23,8 @@ from recovery.attribution import verdicts
 from recovery.audit import AuditKind
 from recovery.model import Reconciliation
 from tests.mutants import checks
-from workflows import recovering
+from workflows.advising import Advising
+from workflows.failure import Failure, unattributed
 from workflows.ledger import Ledger
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -103,10 +105,10 @@ def _reads_each_attempts_log_from_its_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def _attributes_outside_the_history(patch: pytest.MonkeyPatch) -> None:
-    async def attribute(self: recovering.Recovering, failure: recovering.Failure) -> Any:
-        return recovering._unattributed(failure)
+    async def attribute(self: Advising, order: AttributeOrder, failure: Failure) -> Any:
+        return unattributed(failure)
 
-    patch.setattr(recovering.Recovering, "_attribute", attribute)
+    patch.setattr(Advising, "_attribute", attribute)
 
 
 def _quotes_secrets(patch: pytest.MonkeyPatch) -> None:

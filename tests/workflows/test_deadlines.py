@@ -11,7 +11,7 @@ from recovery.audit import AuditKind
 from recovery.model import Action, Category, Disposition
 from tests.workflows import parts
 from tests.workflows.stage import Job, Stage, eventually
-from workflows import options, recovering
+from workflows import advising, options
 
 LONGEST = options.ATTRIBUTION_DEADLINE + options.DECISION_DEADLINE + timedelta(seconds=5)
 
@@ -162,9 +162,9 @@ async def test_the_fallback_keeps_the_programs_wish_not_to_be_requeued(stage: St
 async def test_the_fallback_requeues_a_few_times_and_not_for_ever(stage: Stage) -> None:
     stage.decision.fails()
     job = await stage.adopt()
-    stage.reports(*[parts.ended(exit_code=1)] * (recovering.MAX_FALLBACKS + 1))
+    stage.reports(*[parts.ended(exit_code=1)] * (advising.MAX_FALLBACKS + 1))
 
     report = await job.report()
 
-    assert len(stage.orders) == recovering.MAX_FALLBACKS
+    assert len(stage.orders) == advising.MAX_FALLBACKS
     assert "no further blind requeue" in report.closed
