@@ -52,7 +52,8 @@ from workers.log_sources import open_log_source
 from workers.metric_sources import open_metrics
 from workers.schedulers import open_scheduler
 from workers.settings import ClusterSettings, Settings
-from workflows.cluster import ClusterStart, ClusterWatch
+from workflows.cluster import ClusterWatch
+from workflows.cluster_state import ClusterStart
 from workflows.job import JobRecovery
 from workflows.options import CLUSTERS_QUEUE, WATCH_LEASE, act_queue, opinion_queue, recovery_queue, watch_queue
 from workflows.visibility import ALL_KEYS

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -18,12 +18,12 @@ with workflow.unsafe.imports_passed_through():
     from activities.notify import Notifier
     from activities.sources import SOURCES_SIGNAL
     from activities.suspicions import SUSPICIONS_QUERY
-    from recovery.arrays import ArrayLedger, ArrayStanding, TaskFailed
-    from recovery.governor import GovernorSettings, GovernorState, GrantRequest, Limit, Ruling, Tripped, ruling_on
-    from recovery.model import Value
-    from recovery.notices import FailureSeen, Notice, NoticeBoard, NoticeKind
-    from recovery.suspects import SuspectLedger, Suspicion, program_of
-    from workflows.options import NOTIFY_OPTIONS, WATCH_LEASE, watch_options
+    from recovery.arrays import ArrayStanding, TaskFailed
+    from recovery.governor import GrantRequest, Limit, Ruling, Tripped, ruling_on
+    from recovery.notices import FailureSeen, Notice, NoticeKind
+    from recovery.suspects import Suspicion, program_of
+    from workflows.cluster_state import ClusterStanding, ClusterStart, Pause
+    from workflows.options import NOTIFY_OPTIONS, watch_options
     from workflows.overrides import Answer, Request
     from workflows.visibility import plain
 
@@ -31,66 +31,6 @@ KEPT_REQUESTS = 50
 FAILED_SIGNAL = "failed"
 TASK_FAILED_SIGNAL = "task_failed"
 TASK_COMPLETED_SIGNAL = "task_completed"
-
-
-class Pause(Value):
-    """A person's word that relight is to touch nothing on the cluster."""
-
-    who: str
-    reason: str = ""
-    since: datetime
-
-    @property
-    def says(self) -> str:
-        """Who paused the cluster and why, in words."""
-        return f"the cluster is paused by {self.who}" + (f": {self.reason}" if self.reason else "")
-
-
-class ClusterMemory(Value):
-    """What a cluster's workflow knows and hands on to its next run. All of it is bounded."""
-
-    governor: GovernorState = GovernorState()
-    settings: GovernorSettings = GovernorSettings()
-    """The limits with which it was asked last."""
-    pause: Pause | None = None
-    refused: str = ""
-    """Why the worker refused mode act at its start; empty: it did not."""
-    tripped: Tripped | None = None
-    """The last refusal by a limit."""
-    tripped_at: datetime | None = None
-    board: NoticeBoard = NoticeBoard()
-    arrays: ArrayLedger = ArrayLedger()
-    suspects: SuspectLedger = SuspectLedger()
-    request_ids: tuple[str, ...] = ()
-    blind: tuple[Blindness, ...] = ()
-    """The sources that can't be seen, as the worker told last."""
-
-
-class ClusterStart(Value):
-    """A cluster workflow's argument."""
-
-    cluster: str
-    adopted: int = 0
-    """Jobs taken under guard in earlier runs of this workflow."""
-    lease: timedelta = WATCH_LEASE
-    memory: ClusterMemory = ClusterMemory()
-
-
-class ClusterStanding(Value):
-    """How a cluster stands: what `relight status` shows of it."""
-
-    pause: Pause | None
-    restarts: int
-    """Granted within the window."""
-    excluded_nodes: int
-    tripped: Tripped | None
-    """The limit that keeps acts back now."""
-    refused: str = ""
-    """Why the cluster is only observed, where the operator wants acts."""
-    blind: tuple[Blindness, ...] = ()
-    """The sources that can't be seen: the scheduler, log stores, the store of metrics."""
-    suspicions: tuple[Suspicion, ...] = ()
-    """What jobs that failed within a day say against nodes."""
 
 
 @workflow.defn(name="ClusterWatch")

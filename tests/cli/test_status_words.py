@@ -8,7 +8,7 @@ from activities.blindness import blind
 from recovery.policy import PolicySettings
 from recovery.suspects import Suspicion
 from workers.cli.looking import blind_in_words, sources_in_words, suspects_in_words
-from workflows.cluster import ClusterStanding
+from workflows.cluster_state import ClusterStanding
 
 SEEN = {"job": "alpha/1", "blind_since": ""}
 BLIND = {"job": "alpha/2", "blind_since": "2026-03-01T12:34:56Z"}

@@ -15,7 +15,7 @@ from recovery.model import Mode
 from workers.act_gate import gated
 from workers.cli.looking import in_words
 from workers.settings import ClusterSettings
-from workflows.cluster import ClusterStanding
+from workflows.cluster_state import ClusterStanding
 
 WANTS_ACTS = ClusterSettings(name="alpha", mode=Mode.ACT, acknowledge_scheduler_actions=True)
 YES, NO = Capability.yes(), Capability.no("relight has AdminLevel Operator: sacctmgr modify user ...")

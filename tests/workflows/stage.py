@@ -45,7 +45,8 @@ from recovery.optin import OptIn
 from recovery.policy import Ending, PolicySettings, Situation, decide
 from recovery.trace import RecoveryTrace
 from tests.workflows import parts
-from workflows.cluster import ClusterStart, ClusterWatch
+from workflows.cluster import ClusterWatch
+from workflows.cluster_state import ClusterStart
 from workflows.job import JobRecovery
 from workflows.options import CLUSTERS_QUEUE, act_queue, opinion_queue, recovery_queue, watch_queue
 from workflows.overrides import Answer, Request

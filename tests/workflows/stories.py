@@ -18,7 +18,7 @@ from recovery.optin import OptIn
 from tests.workflows import parts
 from tests.workflows.parts import by
 from tests.workflows.stage import Stage, eventually
-from workflows.cluster import ClusterMemory
+from workflows.cluster_state import ClusterMemory
 from workflows.overrides import Answer
 from workflows.state import Phase
 

@@ -20,7 +20,8 @@ from recovery.notices import NoticeKind
 from tests.workflows import parts
 from tests.workflows.parts import by
 from tests.workflows.stage import PATIENCE_S, Job, Stage, eventually
-from workflows.cluster import ClusterStanding, ClusterWatch
+from workflows.cluster import ClusterWatch
+from workflows.cluster_state import ClusterStanding
 from workflows.overrides import Answer, Request
 from workflows.state import Phase
 

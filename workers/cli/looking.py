@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recovery.governor import GovernorSettings
     from recovery.policy import PolicySettings
     from workers.settings import Settings
-    from workflows.cluster import ClusterStanding
+    from workflows.cluster_state import ClusterStanding
     from workflows.state import RecoveryState
 
 STANDING_TIMEOUT = timedelta(seconds=3)
