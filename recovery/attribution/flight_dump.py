@@ -1,12 +1,14 @@
 """Reads what PyTorch's NCCL flight recorder wrote for one rank. The dumps come from outside and are pickles, or JSON.
 
-Format: PyTorch 2.3 to 2.9, ``torch/csrc/distributed/c10d/FlightRecorder``. What is missing or of another type reads as
-unknown; what would be too much is cut.
+Format: PyTorch from 2.3 on, ``torch/csrc/distributed/c10d/FlightRecorder``. The first releases have no ``pg_status``
+and call the sequence number ``seq_id``; the JSON form writes the numbers of ``pg_status`` as text. What is missing or
+of another type reads as unknown; what would be too much is cut.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +38,8 @@ class Operation(Value):
     """Counted by all members of a group alike; for send and recv by each rank alone."""
     name: str
     started: bool
+    elements: int = -1
+    """How many numbers this rank puts in; -1 when unknown."""
     peer: int | None = None
     """For send and recv: the other's place in the group."""
     sends: bool = False
@@ -55,6 +59,8 @@ class Dump(Value):
     groups: Mapping[str, tuple[int, ...]]
     """The global ranks of each process group, in group order, by its name."""
     status: Mapping[str, GroupStatus]
+    knows_all_groups: bool = False
+    """Whether a group without a status was never used by this rank; else its status may just be unknown."""
     pending: tuple[Operation, ...]
     """What is enqueued and not done, oldest first."""
     point_to_point: frozenset[str]
@@ -71,10 +77,13 @@ def load_dump(data: bytes, rank: int) -> Dump:
     entries = [entry for entry in _list(document.get("entries"))[-MAX_ENTRIES:] if isinstance(entry, dict)]
     configs = list(_dict(document.get("pg_config")).items())[:MAX_GROUPS]
     groups = {_text(name): _ranks(_dict(config).get("ranks")) for name, config in configs}
+    noted = _dict(document.get("pg_status"))
+    status = _status(noted, entries, groups) if noted else _status_by_entries(entries)
     return Dump(
         rank=rank,
         groups=groups,
-        status=_status(_dict(document.get("pg_status")), entries, groups),
+        status=status,
+        knows_all_groups=len(status) == len(noted) if noted else len(entries) < MAX_ENTRIES,
         pending=tuple(_operation(entry) for entry in entries if not _is_done(entry)),
         point_to_point=frozenset(_group_of(entry)[0] for entry in entries if entry.get("is_p2p")),
         notes_starts=any(entry.get("time_discovered_started_ns") is not None for entry in entries),
@@ -110,6 +119,8 @@ def _is_number(text: str) -> bool:
 
 
 def _whole(value: object, default: int = -1) -> int:
+    if isinstance(value, str) and len(value) <= 18 and _is_number(value):
+        return int(value)
     return value if isinstance(value, int) and abs(value) < 1 << 62 else default
 
 
@@ -131,6 +142,18 @@ def _group_of(entry: Mapping[Any, Any]) -> tuple[str, str]:
     return _text(name), _text(role)
 
 
+def _sequence(entry: Mapping[Any, Any]) -> int:
+    if entry.get("is_p2p") and "p2p_seq_id" in entry:
+        return _whole(entry["p2p_seq_id"])
+    return _whole(entry.get("collective_seq_id", entry.get("seq_id")))
+
+
+def _elements(sizes: object) -> int:
+    """Return how many numbers tensors of these sizes hold together."""
+    shapes = [shape for shape in _list(sizes) if isinstance(shape, list) and all(isinstance(n, int) for n in shape)]
+    return min(sum(math.prod(shape[:8]) for shape in shapes[:64]), 1 << 62) if shapes else -1
+
+
 def _operation(entry: Mapping[Any, Any]) -> Operation:
     group, role = _group_of(entry)
     name = _text(entry.get("profiling_name")).removeprefix("nccl:")
@@ -138,9 +161,10 @@ def _operation(entry: Mapping[Any, Any]) -> Operation:
     return Operation(
         group=group,
         role=role,
-        sequence=_whole(entry.get("p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id")),
+        sequence=_sequence(entry),
         name=name,
         started=entry.get("state") == "started",
+        elements=_elements(entry.get("input_sizes")),
         peer=int(half.group(2)) if half else None,
         sends=half is not None and half.group(1) == "send",
     )
@@ -164,3 +188,16 @@ def _status(
         for number, counts in status.items()
         if _text(number) in names
     }
+
+
+def _status_by_entries(entries: Sequence[Mapping[Any, Any]]) -> dict[str, GroupStatus]:
+    """Return the status by group name as far as the recorder's entries reach back."""
+    reached: dict[str, GroupStatus] = {}
+    for entry in entries:
+        name, sequence = _group_of(entry)[0], _sequence(entry)
+        if entry.get("is_p2p") or sequence < 0:
+            continue
+        known = reached.get(name, GroupStatus(enqueued=sequence, completed=sequence - 1))
+        done = sequence if _is_done(entry) else known.completed
+        reached[name] = GroupStatus(enqueued=max(known.enqueued, sequence), completed=max(known.completed, done))
+    return reached

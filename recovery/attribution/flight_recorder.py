@@ -6,6 +6,8 @@ Each rank that times out writes what it has enqueued and not seen done. Side by 
   process does not go on, for the others' part had arrived;
 * a rank is *missing* when others wait for it in an operation that it never enqueued while it waits for nobody itself,
   or when they wait for it and it wrote no dump;
+* a rank is *astray* when it called another operation, or one of another size, than most of its group at the same place:
+  that is the program's doing, and what comes after it says nothing;
 * a rank *stopped* when it waits in the same operation as a member of its group that went on to enqueue more: waiting is
   not what held it back.
 
@@ -14,6 +16,7 @@ A rank that is behind because it waits for another one is a victim, and never na
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -26,6 +29,8 @@ _MOST_ABSENT = 0.25
 """When more of the ranks than this have no dump, dumps were lost, and their absence says nothing."""
 
 _ROOTED = re2.compile(r"broadcast|(?:^|:)_?reduce$|gather$|scatter$")
+_UNEVEN = re2.compile(r"all_?to_?all|^_?(?:all_?)?gather$|scatter$|^_?reduce_scatter$")
+"""Whose members may give parts of different sizes."""
 _NOT_ROOTED = re2.compile(r"all_?gather|all_?reduce|reduce_scatter")
 
 
@@ -51,7 +56,7 @@ class FlightRecorderVerdict(Value):
 def culpable_ranks(dumps: Iterable[Dump]) -> FlightRecorderVerdict:
     """Name the ranks that hold up the others."""
     recorder = _Recorder({dump.rank: dump for dump in dumps})
-    named = recorder.missing() | recorder.stopped() | recorder.stuck()
+    named = recorder.astray() or recorder.missing() | recorder.stopped() | recorder.stuck()
     return FlightRecorderVerdict(
         culpable_ranks=tuple(sorted(named)),
         findings=tuple(RankFinding(rank=rank, reason=named[rank]) for rank in sorted(named)),
@@ -67,17 +72,20 @@ class _Extent(NamedTuple):
     least_enqueued: int
     most_enqueued: int
     most_completed: int
+    members: int
+    """How many ranks used it."""
 
 
 def _extents(dumps: Iterable[Dump]) -> dict[str, _Extent]:
     extents: dict[str, _Extent] = {}
     for dump in dumps:
         for group, status in dump.status.items():
-            known = extents.get(group, _Extent(status.enqueued, status.enqueued, status.completed))
+            known = extents.get(group, _Extent(status.enqueued, status.enqueued, status.completed, 0))
             extents[group] = _Extent(
                 min(known.least_enqueued, status.enqueued),
                 max(known.most_enqueued, status.enqueued),
                 max(known.most_completed, status.completed),
+                known.members + 1,
             )
     return extents
 
@@ -94,6 +102,21 @@ class _Recorder:
         self.holding = frozenset(rank for rank, dump in dumps.items() if dump.pending)
         self._extents = _extents(dumps.values())
         self._point_to_point = frozenset[str]().union(*(dump.point_to_point for dump in dumps.values()))
+
+    def astray(self) -> dict[int, str]:
+        """Return the ranks that called something else than most of their group at the same place, with the reason."""
+        calls: dict[tuple[str, int], dict[int, Operation]] = defaultdict(dict)
+        for rank, dump in self._dumps.items():
+            for group, operations in self._pending_by_group(dump).items():
+                calls[group, operations[0].sequence][rank] = operations[0]
+        found: dict[int, str] = {}
+        for by_rank in calls.values():
+            kinds = {rank: _kind(operation) for rank, operation in by_rank.items()}
+            usual, count = Counter(kinds.values()).most_common(1)[0]
+            if 2 * count > len(kinds):
+                odd = (rank for rank, kind in kinds.items() if kind != usual)
+                found |= {rank: _other_path(by_rank[rank], usual, count) for rank in odd}
+        return found
 
     def stuck(self) -> dict[int, str]:
         """Return the ranks that do not go on by themselves, with the reason."""
@@ -167,16 +190,21 @@ class _Recorder:
     def _waits_of(self, dump: Dump) -> Iterator[int]:
         for group, operations in self._pending_by_group(dump).items():
             last = operations[-1].sequence
-            if self.absent or self._extents[group].least_enqueued < last:
+            if self.absent or self._extents[group].least_enqueued < last or self._is_partly_used(dump, group):
                 yield from (rank for rank in dump.groups.get(group, ()) if self._lacks(rank, group, last))
         for operation in dump.pending:
             peer = self._unready_peer(dump, operation)
             if peer is not None:
                 yield peer
 
+    def _is_partly_used(self, dump: Dump, group: str) -> bool:
+        return self._extents[group].members < len(dump.groups.get(group, ()))
+
     def _lacks(self, rank: int, group: str, sequence: int) -> bool:
         status = self._status(rank, group)
-        return rank in self.absent or (status is not None and status.enqueued < sequence)
+        if status is None:
+            return rank in self.absent or self._dumps[rank].knows_all_groups
+        return status.enqueued < sequence
 
     def _unready_peer(self, dump: Dump, operation: Operation) -> int | None:
         """Return the other side of a send or recv when it does not stand ready with its half."""
@@ -207,6 +235,22 @@ class _Recorder:
 
 def _say(operation: Operation, dump: Dump) -> str:
     return f"{operation.name} {operation.sequence} of the group of {len(dump.groups.get(operation.group, ()))} ranks"
+
+
+def _kind(operation: Operation) -> tuple[str, int]:
+    """What all members of a group have to agree about."""
+    if "coalesced" in operation.name:
+        return "coalesced", -1
+    return operation.name, -1 if _UNEVEN.search(operation.name) else operation.elements
+
+
+def _other_path(operation: Operation, usual: tuple[str, int], count: int) -> str:
+    name, elements = usual
+    if operation.name != name:
+        return f"it called {operation.name} where {count} others called {name}: the program's paths differ"
+    return (
+        f"its {name} has {operation.elements} elements, those of {count} others {elements}: the program's paths differ"
+    )
 
 
 def _is_same(one: Operation, other: Operation) -> bool:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,61 @@ def test_a_receiver_whose_sender_never_came_waits_for_it() -> None:
     receive = op("0", 0, "recv 0<-1", is_p2p=True, p2p_seq_id=3)
     verdict = culpable_ranks([recorded(0, groups, {"0": (3, 2)}, receive), recorded(1, groups, {"0": (900, 900)})])
     assert verdict.culpable_ranks == (1,)
+
+
+def behind(rank: int, entry: Callable[..., Mapping[str, object]], **document: object) -> Dump:
+    """A dump in which rank 2 of four never enqueued the tenth operation."""
+    done = [entry(sequence, state="completed", retired=True) for sequence in range(5, 10)]
+    waiting = [] if rank == 2 else [entry(10)]
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
+    return load_dump(json.dumps({"pg_config": config, "entries": done + waiting, **document}).encode(), rank)
+
+
+def test_dumps_without_a_status_are_judged_by_their_entries() -> None:
+    def first_releases(sequence: int, **more: object) -> dict[str, object]:
+        entry = op("0", sequence, **more)
+        return {"seq_id": entry.pop("collective_seq_id"), **entry}
+
+    for entry in (partial(op, "0"), first_releases):
+        assert culpable_ranks(behind(rank, entry) for rank in range(4)).culpable_ranks == (2,)
+
+
+def test_numbers_written_as_text_are_read() -> None:
+    def dump(rank: int) -> Dump:
+        last = 10 if rank == 2 else 11
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
+        status = {"0": {"last_enqueued_collective": str(last), "last_completed_collective": str(last - 1)}}
+        document = {"pg_config": config, "pg_status": status, "entries": [op("0", last)]}
+        return load_dump(json.dumps(document).encode(), rank)
+
+    assert culpable_ranks(dump(rank) for rank in range(4)).culpable_ranks == (2,)
+
+
+def test_a_rank_that_never_used_a_group_that_the_others_wait_in_is_named() -> None:
+    both = {**WORLD, "1": [0, 1, 2, 3]}
+    dumps = [recorded(rank, both, {"0": (7, 7), "1": (1, 0)}, op("1", 1)) for rank in (0, 1, 3)]
+    idle = recorded(2, both, {"0": (7, 7)}, op("0", 7, state="completed"))
+    assert culpable_ranks([*dumps, idle]).culpable_ranks == (2,)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [op("0", 8, "_all_gather_base", input_sizes=[[16]]), op("0", 8, input_sizes=[[16, 2]])],
+    ids=["another operation", "another size"],
+)
+def test_a_rank_that_calls_something_else_than_most_of_its_group_is_named(other: dict[str, object]) -> None:
+    usual = op("0", 8, input_sizes=[[16]])
+    dumps = [recorded(rank, WORLD, {"0": (8, 7)}, other if rank == 1 else usual) for rank in range(4)]
+    verdict = culpable_ranks(dumps)
+    assert verdict.culpable_ranks == (1,)
+    assert "paths differ" in verdict.findings[0].reason
+
+
+def test_parts_of_different_sizes_are_no_mismatch_where_members_may_differ() -> None:
+    dumps = [
+        recorded(rank, WORLD, {"0": (8, 7)}, op("0", 8, "all_to_all", input_sizes=[[16 + rank]])) for rank in range(4)
+    ]
+    assert culpable_ranks(dumps).culpable_ranks == ()
 
 
 def test_when_all_are_at_the_same_place_nobody_is_named_and_it_is_said_why() -> None:
