@@ -6,23 +6,20 @@ One process may serve everything, or several may share the work: nothing here is
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import structlog
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import Worker
 
 from activities.adopt import Adopter, Discovery, Selection
 from activities.arrays import ArrayDesk
 from activities.assess import Assessor
 from activities.assessment import Terms
-from activities.attribution.protocol import AttributionService
 from activities.audit import AuditActivities, AuditTrail
 from activities.chains import ChainReader
 from activities.evidence import EvidenceKeeper
@@ -52,36 +49,13 @@ from workers.log_sources import open_log_source
 from workers.metric_sources import open_metrics
 from workers.schedulers import open_scheduler
 from workers.settings import ClusterSettings, Settings
+from workers.task_queues import act_worker, clusters_worker, opinion_worker, recovery_worker, watch_worker
 from workflows.cluster import ClusterWatch
 from workflows.cluster_state import ClusterStart
-from workflows.job import JobRecovery
-from workflows.options import CLUSTERS_QUEUE, WATCH_LEASE, act_queue, opinion_queue, recovery_queue, watch_queue
+from workflows.options import CLUSTERS_QUEUE, WATCH_LEASE, recovery_queue
 from workflows.visibility import ALL_KEYS
 
 log = structlog.get_logger(__name__)
-
-WATCH_SLOTS = 5_000
-WORKFLOW_CACHE = 5_000
-WORKFLOW_SLOTS = 20
-"""Workflow tasks at a time. Many more of them would each take so long that Temporal gives them to somebody else."""
-RECOVERY_SLOTS = 200
-"""Activities at a time beside the watches and the acts. Most of them wait for an answer; what takes memory and time in
-an attribution has a bound of its own."""
-OPINION_SLOTS = 20
-"""Second opinions that are waited for at a time; each holds an attempt's lines in memory."""
-WATCH_HEARTBEAT_THROTTLE = timedelta(seconds=20)
-ACT_HEARTBEAT_THROTTLE = timedelta(seconds=3)
-SHUTDOWN_GRACE = timedelta(seconds=20)
-BUILD_ID = f"relight-{importlib.metadata.version('relight')}"
-"""Without one of ours Temporal reads and hashes every loaded module at each start: half of the time that takes."""
-STICKY_TIMEOUT = timedelta(seconds=10)
-"""How long a workflow waits for the worker that has it in memory before any takes it up. Temporal itself gives a worker
-up of which it has heard nothing for so long. Shorter, and in a storm of failures those at its end would be taken away
-from a worker that is only busy, and be read anew from their histories."""
-WORKFLOW_POLLS = 10
-SHARE_OF_NEW = 0.5
-"""Of the polls, for workflows that no worker has in memory. With the default of a fifth those wait, in a storm, until
-all others are through."""
 
 
 @dataclass(frozen=True)
@@ -136,24 +110,11 @@ async def running_worker(client: Client, settings: Settings, audit_dsn: str) -> 
         stack.callback(exporter.close)
         stack.push_async_callback(notifier.close)
         stack.push_async_callback(asyncio.to_thread, gauges.close)
-        await stack.enter_async_context(_clusters_worker(client, notifier))
+        await stack.enter_async_context(clusters_worker(client, [notifier.notify]))
         records = Records(AuditActivities(trail), exporter, gauges)
         for cluster in settings.clusters:
             await stack.enter_async_context(_serving(client, cluster, settings.state_dir, records))
         yield
-
-
-def _clusters_worker(client: Client, notifier: Notifier) -> Worker:
-    return Worker(
-        client,
-        build_id=BUILD_ID,
-        task_queue=CLUSTERS_QUEUE,
-        workflows=[ClusterWatch],
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        activities=[notifier.notify],
-        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-        graceful_shutdown_timeout=SHUTDOWN_GRACE,
-    )
 
 
 @asynccontextmanager
@@ -176,9 +137,11 @@ async def _serving(client: Client, cluster: ClusterSettings, state_dir: Path, re
             service,
             ClusterSuspicions(client, cluster.name),
         )
-        workers = _cluster_workers(client, cluster, scheduler, snapshots, logs, assessor, state_dir, records)
-        for worker in (*workers, *_opinion_workers(client, cluster, service, assessor)):
+        for worker in _cluster_workers(client, cluster, scheduler, snapshots, logs, assessor, state_dir, records):
             await stack.enter_async_context(worker)
+        if service is not None:
+            counsel = Counsel(service, assessor)
+            await stack.enter_async_context(opinion_worker(client, cluster.name, [counsel.second_opinion]))
         await _ensure_cluster_watch(client, cluster, refused)
         seen = (SchedulerSight(snapshots), logs, metrics)
         records.gauges.watch_sources(cluster.name, seen)
@@ -223,24 +186,11 @@ def _cluster_workers(
     resubmitter = Resubmitter(scheduler, may_act_in=may_act_in)
     chain_acts = ChainActs(scheduler, may_act_in=may_act_in)
     return (
-        Worker(
+        watch_worker(client, cluster.name, [watcher.watch_attempt, discovery.discover_jobs]),
+        recovery_worker(
             client,
-            build_id=BUILD_ID,
-            task_queue=watch_queue(cluster.name),
-            activities=[watcher.watch_attempt, discovery.discover_jobs],
-            max_concurrent_activities=WATCH_SLOTS,
-            max_heartbeat_throttle_interval=WATCH_HEARTBEAT_THROTTLE,
-            graceful_shutdown_timeout=SHUTDOWN_GRACE,
-        ),
-        Worker(
-            client,
-            build_id=BUILD_ID,
-            task_queue=recovery_queue(cluster.name),
-            workflows=[JobRecovery],
-            # The sandbox is entered anew for every payload, a quarter of the worker's time in a storm. What it would
-            # find is found by the tests, all of which run the workflows in the strictest one, and by the replays.
-            workflow_runner=UnsandboxedWorkflowRunner(),
-            activities=[
+            cluster.name,
+            [
                 records.audit.record_audit,
                 records.exporter.export_recovery_trace,
                 assessor.attribute,
@@ -250,42 +200,8 @@ def _cluster_workers(
                 desk.ask_governor,
                 keeper.keep_evidence,
             ],
-            max_cached_workflows=WORKFLOW_CACHE,
-            max_concurrent_workflow_tasks=WORKFLOW_SLOTS,
-            max_concurrent_workflow_task_polls=WORKFLOW_POLLS,
-            nonsticky_to_sticky_poll_ratio=SHARE_OF_NEW,
-            max_concurrent_activities=RECOVERY_SLOTS,
-            sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-            graceful_shutdown_timeout=SHUTDOWN_GRACE,
         ),
-        Worker(
-            client,
-            build_id=BUILD_ID,
-            task_queue=act_queue(cluster.name),
-            activities=[acts.carry_out, resubmitter.submit_anew, chain_acts.constrain_successors],
-            max_concurrent_activities=20,
-            max_heartbeat_throttle_interval=ACT_HEARTBEAT_THROTTLE,
-            graceful_shutdown_timeout=SHUTDOWN_GRACE,
-        ),
-    )
-
-
-def _opinion_workers(
-    client: Client, cluster: ClusterSettings, service: AttributionService | None, assessor: Assessor
-) -> Sequence[Worker]:
-    """The worker that listens to a service; none where there is no service."""
-    if service is None:
-        return ()
-    return (
-        Worker(
-            client,
-            build_id=BUILD_ID,
-            task_queue=opinion_queue(cluster.name),
-            activities=[Counsel(service, assessor).second_opinion],
-            max_concurrent_activities=OPINION_SLOTS,
-            # It would wait for minutes; the next worker asks again.
-            graceful_shutdown_timeout=timedelta(),
-        ),
+        act_worker(client, cluster.name, [acts.carry_out, resubmitter.submit_anew, chain_acts.constrain_successors]),
     )
 
 
