@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from activities.scheduler.hostlist import HostlistError, expand
 from activities.scheduler.protocol import JobRecord, SchedulerUnavailable
-from activities.scheduler.site import Irrecoverable, Resources, Submission
 from activities.scheduler.slurm_json import Number, Part, Text, Words, first_fault
 from activities.scheduler.squeue_json import raw_job
+from activities.scheduler.submission import Irrecoverable, Resources, Submission
 from activities.scheduler.submit_line import read_submit_line
 
 _CPUS = re.compile(r"(?:^|,)cpu=([0-9]{1,9})(?:,|$)")

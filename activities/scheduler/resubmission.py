@@ -25,7 +25,7 @@ from pydantic import Field, ValidationError
 
 from activities.scheduler.marker import Account, read_marker
 from activities.scheduler.protocol import Hold, JobFlag, JobRecord, JobState
-from activities.scheduler.site import Submission
+from activities.scheduler.submission import Submission
 from recovery.model import Advice, Disposition, JobId, NodeName, Reconciliation, Value
 from recovery.optin import MAX_COMMENT_CHARS, OptIn, parse_comment
 

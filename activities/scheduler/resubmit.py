@@ -27,7 +27,8 @@ from activities.scheduler.resubmission import (
     look,
     next_step,
 )
-from activities.scheduler.site import Irrecoverable, Known, Resubmission, SiteReader, Submission
+from activities.scheduler.site import Known, SiteReader
+from activities.scheduler.submission import Irrecoverable, Resubmission, Submission
 from recovery.model import Reconciliation
 
 MAX_STEPS = 200

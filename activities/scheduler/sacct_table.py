@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from activities.scheduler.hostlist import expand
 from activities.scheduler.protocol import JobRecord
-from activities.scheduler.site import AccountedAttempt, Irrecoverable, Submission
+from activities.scheduler.site import AccountedAttempt
 from activities.scheduler.slurm_values import exit_told, moment, state_told, text_or_empty
+from activities.scheduler.submission import Irrecoverable, Submission
 from activities.scheduler.submit_line import read_submit_line
 from activities.scheduler.tables import read_table
 from recovery.model import JobId

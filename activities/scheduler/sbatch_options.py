@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from activities.scheduler.checked import checked_node_name
 from activities.scheduler.command import OWNERS_ENVIRONMENT
 from activities.scheduler.protocol import Invalid
-from activities.scheduler.site import Resources, Submission
+from activities.scheduler.submission import Resources, Submission
 
 FROM_STDIN = "/dev/stdin"
 _ONE_RESOURCE = re.compile(r"(?:gres[:/])?([A-Za-z0-9_.:/=-]{1,200})")

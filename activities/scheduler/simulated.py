@@ -45,7 +45,7 @@ from activities.scheduler.simulated_wire import (
     StartNow,
     Submit,
 )
-from activities.scheduler.site import Irrecoverable, Submission
+from activities.scheduler.submission import Irrecoverable, Submission
 from recovery.model import JobId, NodeName
 
 DEFAULT_TIMEOUT_S = 10.0

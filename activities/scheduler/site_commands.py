@@ -19,14 +19,13 @@ from activities.scheduler.site import (
     Answer,
     Capabilities,
     Capability,
-    Irrecoverable,
     Partition,
     Reservation,
     SiteFacts,
-    Submission,
     Unknown,
 )
 from activities.scheduler.slurm_words import error_from, last_line
+from activities.scheduler.submission import Irrecoverable, Submission
 from activities.scheduler.tables import TableError, read_table
 from recovery.model import JobId
 

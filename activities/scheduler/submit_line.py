@@ -11,7 +11,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from activities.scheduler.site import Irrecoverable
+from activities.scheduler.submission import Irrecoverable
 from recovery.model import JobId
 
 MAX_CHARS = 20_000

@@ -19,7 +19,7 @@ from activities.scheduler.protocol import ClusterReading, JobRecord, JobState, N
 from activities.scheduler.resubmission import ResubmitOrder, read_lineage
 from activities.scheduler.resubmit import Resubmitter
 from activities.scheduler.simulated_wire import JobSpec
-from activities.scheduler.site import Submission
+from activities.scheduler.submission import Submission
 from recovery.model import Advice, JobId, JobKey, Mode, Reconciliation
 from recovery.optin import OptIn
 from tests.protocol.parts import START, an_advice

@@ -12,7 +12,8 @@ import pytest
 from activities.scheduler.cli import SlurmCli
 from activities.scheduler.command import Finished, LocalRunner
 from activities.scheduler.protocol import Invalid, JobFlag, JobState, JobUnknown, NotPermitted, SchedulerUnavailable
-from activities.scheduler.site import AccountedAttempt, Answer, Known, Submission
+from activities.scheduler.site import AccountedAttempt, Answer, Known
+from activities.scheduler.submission import Submission
 from tests.slurm.accounting import AccountedCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(240)]

@@ -9,7 +9,7 @@ import pytest
 from activities.scheduler.cli import SlurmCli
 from activities.scheduler.command import LocalRunner
 from activities.scheduler.protocol import JobRecord
-from activities.scheduler.site import Irrecoverable, Submission
+from activities.scheduler.submission import Irrecoverable, Submission
 from tests.slurm.accounting import AccountedCluster, why_no_accounts
 from tests.slurm.cluster import why_unavailable
 from tests.slurm.release import SlurmRelease

@@ -9,8 +9,8 @@ import pytest
 from activities.scheduler.cli import SlurmCli
 from activities.scheduler.command import LocalRunner
 from activities.scheduler.protocol import NotPermitted, Scheduler
-from activities.scheduler.site import Submission
 from activities.scheduler.ssh import SshRunner
+from activities.scheduler.submission import Submission
 from tests.scheduler.conformance import ClusterUnderTest, SchedulerConformance
 from tests.scheduler.test_cli_conformance import RealCluster
 from tests.slurm.cluster import SlurmCluster

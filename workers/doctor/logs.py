@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 
 from activities.scheduler.protocol import JobRecord, Scheduler, SchedulerError
-from activities.scheduler.site import Resubmission
+from activities.scheduler.submission import Resubmission
 from activities.stores.errors import StoreError
 from workers.doctor.checks import Check, failed, ok, unknown
 from workers.doctor.logs_files import file_check

@@ -18,7 +18,7 @@ from activities.logs.protocol import LogCursor
 from activities.logs.stores.protocol import Sample, SurveyedStore, Window
 from activities.logs.stores.settings import LokiSettings, VictoriaLogsSettings
 from activities.scheduler.protocol import JobRecord
-from activities.scheduler.site import Submission
+from activities.scheduler.submission import Submission
 from activities.stores.errors import StoreError
 from recovery.model import JobId
 from workers.doctor.checks import Check, Finding, failed, ok, unknown

@@ -19,7 +19,7 @@ from activities.scheduler.protocol import (
     SchedulerError,
     SchedulerUnavailable,
 )
-from activities.scheduler.site import Resubmission, Submission
+from activities.scheduler.submission import Resubmission, Submission
 from recovery.model import JobId
 from workers.doctor.checks import Check, failed, ok, unknown
 
