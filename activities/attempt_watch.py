@@ -8,19 +8,17 @@ from typing import Any
 from temporalio import activity
 
 from activities.chains import stranded_by
+from activities.detected import as_reported
 from activities.findings import (
     DependentsStranded,
     Ended,
     Faulted,
-    FaultSurvived,
     Finding,
     Gone,
     LinesLost,
     Reached,
     Requeued,
     SightChanged,
-    Slowed,
-    Stalled,
     WatchOrder,
 )
 from activities.logs.attempt import AttemptLog, HeardLine
@@ -38,7 +36,6 @@ from activities.scheduler.protocol import (
 from activities.scheduler.site import AccountsReader
 from activities.snapshot import ClusterSnapshots
 from activities.true_end import as_record, in_words, true_end
-from recovery.detection import findings as detection
 from recovery.detection.monitor import AttemptMonitor
 from recovery.detection.state import MonitorState
 from recovery.model import Evidence, Milestone, MilestoneKind, NodeName, Value
@@ -238,23 +235,7 @@ class AttemptWatch:
         if found is None:
             return None
         self._monitor.take(found)
-        match found:
-            case detection.FatalLine():
-                return Faulted(**self.report((found.line,)), record=record, happened_at=found.at, certain=False)
-            case detection.FaultConfirmed():
-                evidence = (found.line, *found.later)
-                return Faulted(**self.report(evidence), record=record, happened_at=found.at, certain=True)
-            case detection.FaultSurvived():
-                return FaultSurvived(**self.report((found.line,)))
-            case detection.Stall():
-                silent_s = (datetime.now(UTC) - found.since).total_seconds()
-                summary = f"no progress for {silent_s:.0f} s in phase {found.phase}, deadline {found.deadline_s:.0f} s"
-                return Stalled(**self.report(found.evidence), record=record, summary=summary)
-            case detection.Straggler():
-                slower = found.now_s / found.usual_s - 1
-                summary = f"{slower:.0%} slower: {found.now_s:.3g} s an iteration, before {found.usual_s:.3g} s"
-                report = self.report(found.evidence)
-                return Slowed(**report, record=record, happened_at=found.since, summary=summary)
+        return as_reported(found, record, self.report)
 
     def _look_at_start(self, record: JobRecord) -> Finding | None:
         if not self._order.report_start:
