@@ -34,6 +34,7 @@ class NoticeKind(StrEnum):
     GOVERNOR_TRIPPED = "governor_tripped"
     PAUSED = "paused"
     RESUMED = "resumed"
+    READMITTED = "readmitted"
 
 
 class Notice(Value):

@@ -70,6 +70,10 @@ class SuspectLedger(Value):
         told = [Suspicion(node=node, job=job, weight=weight, at=now) for node, weight in against.items()]
         return SuspectLedger(suspicions=(*kept, *told)[-KEPT_SUSPICIONS:])
 
+    def without(self, nodes: Collection[NodeName]) -> SuspectLedger:
+        """Return the ledger once `nodes` are repaired: what was said against them is forgotten."""
+        return SuspectLedger(suspicions=tuple(each for each in self.suspicions if each.node not in nodes))
+
     def fresh(self, now: datetime) -> tuple[Suspicion, ...]:
         """Return what is not forgotten, the latest last."""
         return tuple(each for each in self.suspicions if now - each.at < FORGET_AFTER)

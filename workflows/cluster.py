@@ -153,14 +153,29 @@ class ClusterWatch:
     @workflow.signal(name="pause", description="Touch nothing on the whole cluster until resumed")
     def pause_signal(self, request: Request) -> None:
         """Keep all acts by policy back; where that is so already, nothing changes."""
-        if not self._refusal("pause"):
+        if not self._refusal("pause", request):
             self._obey("pause", request)
 
     @workflow.signal(name="resume", description="Go on after a pause of the whole cluster")
     def resume_signal(self, request: Request) -> None:
         """Let acts go on; where nothing is paused, nothing changes."""
-        if not self._refusal("resume"):
+        if not self._refusal("resume", request):
             self._obey("resume", request)
+
+    @workflow.update(description="Forget what failed jobs said against nodes: they are repaired")
+    def readmit(self, request: Request) -> Answer:
+        """Take nodes out of suspicion."""
+        return self._obey("readmit", request)
+
+    @readmit.validator
+    def _readmit_is_new(self, request: Request) -> None:
+        self._refuse_unless_new("readmit", request)
+
+    @workflow.signal(name="readmit", description="Forget what failed jobs said against nodes: they are repaired")
+    def readmit_signal(self, request: Request) -> None:
+        """Take nodes out of suspicion."""
+        if not self._refusal("readmit", request):
+            self._obey("readmit", request)
 
     async def _look_for_jobs(self) -> None:
         """Look for one lease, or until this run has become long."""
@@ -208,27 +223,33 @@ class ClusterWatch:
         memory = self._memory
         if request.request_id and request.request_id in memory.request_ids:
             return Answer(text=f"{verb} was accepted before")
-        pause = Pause(who=request.who, reason=request.reason, since=workflow.now()) if verb == "pause" else None
-        self._remember(
-            pause=pause, request_ids=tuple(filter(None, (*memory.request_ids, request.request_id)))[-KEPT_REQUESTS:]
-        )
-        text = f"{verb}d by {request.who}" + (f": {request.reason}" if request.reason else "")
-        kind = NoticeKind.PAUSED if verb == "pause" else NoticeKind.RESUMED
-        self._put_up(kind, f"cluster {self._cluster} was {text}")
+        self._remember(request_ids=tuple(filter(None, (*memory.request_ids, request.request_id)))[-KEPT_REQUESTS:])
+        by = f"by {request.who}" + (f": {request.reason}" if request.reason else "")
+        if verb == "pause":
+            self._remember(pause=Pause(who=request.who, reason=request.reason, since=workflow.now()))
+            self._put_up(NoticeKind.PAUSED, f"cluster {self._cluster} was paused {by}")
+        elif verb == "resume":
+            self._remember(pause=None)
+            self._put_up(NoticeKind.RESUMED, f"cluster {self._cluster} was resumed {by}")
+        else:
+            self._remember(suspects=memory.suspects.without(request.nodes))
+            self._put_up(NoticeKind.READMITTED, f"{self._cluster}: {', '.join(request.nodes)} readmitted {by}")
         self._show()
         return Answer(text=f"{verb} accepted")
 
     def _refuse_unless_new(self, verb: str, request: Request) -> None:
         if request.request_id in self._memory.request_ids:
             return
-        if problem := self._refusal(verb):
+        if problem := self._refusal(verb, request):
             raise ValueError(problem)
 
-    def _refusal(self, verb: str) -> str:
+    def _refusal(self, verb: str, request: Request) -> str:
         pause = self._memory.pause
         if verb == "pause" and pause is not None:
             return f"{pause.says} already"
-        return "the cluster is not paused" if verb == "resume" and pause is None else ""
+        if verb == "resume" and pause is None:
+            return "the cluster is not paused"
+        return "readmit needs at least one node" if verb == "readmit" and not request.nodes else ""
 
     def _tell_once(self, failure: FailureSeen) -> None:
         array_id, arrays, now = failure.array_id, self._memory.arrays, workflow.now()

@@ -33,6 +33,9 @@ async def test_a_failure_that_is_located_nowhere_is_kept_off_the_node_that_faile
         third = await submit(own_simulator, "third", *HANG, nodes=2, comment=opt_in)
         state = await service.wait_for(third, "restarted elsewhere", lambda state: state.attempt == 1)
         shown = await asyncio.to_thread(service.relight, "status")
+        repaired = ("readmit", "--cluster", service.cluster_name, BAD_NODE, "-m", "new GPU")
+        readmitted = await asyncio.to_thread(service.relight, *repaired)
+        shown_then = await asyncio.to_thread(service.relight, "status")
     finally:
         await asyncio.to_thread(service.stop)
 
@@ -42,3 +45,5 @@ async def test_a_failure_that_is_located_nowhere_is_kept_off_the_node_that_faile
     assert (state.advice.action, state.advice.rule) == (Action.RESTART_EXCLUDE, "suspect_node")
     assert [exclusion.node for exclusion in state.exclusions] == [BAD_NODE]
     assert f"{BAD_NODE} is under suspicion by jobs 1, 2" in shown.stdout
+    assert (readmitted.returncode, readmitted.stdout) == (0, "readmit accepted\n"), readmitted.stderr
+    assert "suspicion" not in shown_then.stdout

@@ -159,6 +159,23 @@ async def test_what_failed_jobs_say_against_nodes_is_known_to_the_next_one(real_
     assert await reader.suspicions() == (), "what was asked a moment ago is not asked again"
 
 
+async def test_a_repaired_node_is_under_no_suspicion_any_more(real_stage: Stage) -> None:
+    stage = real_stage
+    cluster = await _governed(stage)
+    stage.verdict = parts.bad_node()
+    [job] = await _fail_together(stage, 1)
+    await job.until(lambda state: state.attempt == 1)
+    assert [each.node for each in (await _standing(cluster)).suspicions] == ["node02"]
+
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await _says(cluster, "readmit", by("ana"))
+    assert await _says(cluster, "readmit", by("ana", "new GPU", nodes=("node02",))) == "readmit accepted"
+
+    assert "needs at least one node" in str(refused.value.cause)
+    assert (await _standing(cluster)).suspicions == ()
+    await eventually(lambda: any(notice.kind is NoticeKind.READMITTED for notice in stage.notices))
+
+
 async def test_without_a_clusters_workflow_no_node_is_under_suspicion(real_stage: Stage) -> None:
     assert await ClusterSuspicions(real_stage.client, "elsewhere").suspicions() == ()
 

@@ -26,6 +26,7 @@ UPDATE_PAUSE_S = 0.5
 Job = Annotated[str, typer.Argument(help="Slurm job id, or cluster/id.")]
 MaybeJob = Annotated[str, typer.Argument(help="Slurm job id, or cluster/id.", show_default=False)]
 Cluster = Annotated[str, typer.Option("--cluster", help="A whole cluster, in the place of a job.")]
+JobAndNodes = Annotated[list[str], typer.Argument(metavar="[JOB] NODE", help="Not the job with --cluster.")]
 Nodes = Annotated[list[str], typer.Argument(help="Node names.")]
 Reason = Annotated[str, typer.Option("--reason", "-m", help="Why; it goes on record.")]
 Generation = Annotated[int | None, typer.Option("--generation", help="Only if this is the advice that waits.")]
@@ -66,9 +67,15 @@ def exclude(context: typer.Context, job: Job, nodes: Nodes, reason: Reason = "",
     _order(context, "exclude", job, reason, as_json=as_json, nodes=tuple(nodes))
 
 
-def readmit(context: typer.Context, job: Job, nodes: Nodes, reason: Reason = "", as_json: Json = False) -> None:
-    """Withdraw relight's exclusion of nodes."""
-    _order(context, "readmit", job, reason, as_json=as_json, nodes=tuple(nodes))
+def readmit(
+    context: typer.Context, words: JobAndNodes, cluster: Cluster = "", reason: Reason = "", as_json: Json = False
+) -> None:
+    """Withdraw relight's exclusion of nodes from a job.
+
+    With --cluster: the nodes are repaired, and what failed jobs of the cluster said against them is forgotten.
+    """
+    job, nodes = ("", words) if cluster else (words[0], words[1:])
+    _order(context, "readmit", job, reason, as_json=as_json, cluster=cluster, nodes=tuple(nodes))
 
 
 def pause(
