@@ -14,7 +14,9 @@ FAILED_STATES = frozenset(
     {"FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "CANCELLED", "BOOT_FAIL", "DEADLINE"}
 )
 
-_WAITED_IN_VAIN = frozenset({"collective_timeout", "heartbeat_missing", "watchdog_stuck", "watchdog_stuck_gil"})
+_WAITED_IN_VAIN = frozenset(
+    {"collective_timeout", "rank_never_arrived", "heartbeat_missing", "watchdog_stuck", "watchdog_stuck_gil"}
+)
 _DEATHS = frozenset({"process_exited", "peer_lost", "host_oom_cgroup", "host_oom", "told_to_stop", "step_aborted"})
 _EXIT_SUMMARIES = frozenset({"process_exited", "step_aborted", "killed_after_task_failure", "cancelled"})
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from recovery.attribution.counted import what_hosts_counted
 from recovery.attribution.finding import Finding
 from recovery.attribution.locate import exit_order
+from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
 from recovery.model import Action, Category, Confidence
 
 _OUT_OF_MEMORY_STATE = "OUT_OF_MEMORY"
 _DO_NOT_REQUEUE = 93
 _NATIVE_CRASHES = frozenset({"-11", "-7", "-4", "-8"})
-_CRASHED = frozenset({"Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"})
+_CRASHED = frozenset(
+    {"Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"}
+    | {f"Exited with exit code {128 + number}" for number in (4, 7, 8, 11)}
+)
+"""As srun, shells and crash handlers say it; a shell adds 128 to the signal."""
 _CRASH_SIGNALS = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
 
 
@@ -37,13 +42,7 @@ def bare_exit(scene: Scene) -> Finding:
             place=f"exit {_DO_NOT_REQUEUE}",
         )
     exits = exit_order(scene)
-    crashed = scene.where(
-        lambda r: (
-            r.field("exit_code") in _NATIVE_CRASHES
-            or r.field("how") in _CRASHED
-            or r.field("signal_name") in _CRASH_SIGNALS
-        )
-    )
+    crashed = scene.where(_crashed)
     if crashed:
         return Finding(
             category=Category.SOFTWARE_STACK,
@@ -75,3 +74,9 @@ def _how(scene: Scene) -> str:
     if facts.exit_code:
         return f"the job ended with exit code {facts.exit_code}, and no line says why"
     return "the job failed, and nothing that was read says why"
+
+
+def _crashed(reading: Reading) -> bool:
+    told = {reading.field(name) for name in ("how", "caught", "signal")}
+    by_number = reading.field("exit_code") in _NATIVE_CRASHES or reading.field("signal_name") in _CRASH_SIGNALS
+    return by_number or not told.isdisjoint(_CRASHED)

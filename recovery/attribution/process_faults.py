@@ -32,6 +32,9 @@ _PRECEDENCE = (
 _AMBIGUOUS = frozenset({"cuda_launch_failure", "cuda_illegal_access", "cuda_oom", "nccl_cuda_error"})
 """Errors that a bad GPU causes as well as a program."""
 
+_SUMS_UP = frozenset({"nccl_system_error", "nccl_cuda_error"})
+"""What NCCL makes of an error that the same process mostly tells by itself."""
+
 _OF_THE_NODE = {
     "FileNotFoundError": (Category.STORAGE, "path_missing_on_one_node"),
     "PermissionError": (Category.STORAGE, "path_missing_on_one_node"),
@@ -89,12 +92,9 @@ def _faults(scene: Scene) -> list[_Fault]:
         if e.match is None and e.name != "SystemExit" and not scene.survived(e.last)
     }
     known = without_harmless(scene, scene.roots(Witness.PROCESS))
-    unreached = {_process(r) for r in scene.readings if r.cause == "peer_unreachable"}
-    faults = [
-        _known(r, places.get(r.order, ""))
-        for r in known
-        if r.cause != "nccl_system_error" or _process(r) not in unreached
-    ]
+    told = {_process(r) for r in known if r.cause not in _SUMS_UP}
+    told |= {_process(r) for r in scene.readings if r.cause == "peer_unreachable"}
+    faults = [_known(r, places.get(r.order, "")) for r in known if r.cause not in _SUMS_UP or _process(r) not in told]
     faults += [_unknown(unknown[r.order]) for r in without_harmless(scene, (e.last for e in unknown.values()))]
     return sorted(faults, key=lambda f: f.reading.order)
 
@@ -189,7 +189,11 @@ def _bad_gpu_behind_it(first: _Fault, alike: Sequence[_Fault], scene: Scene) -> 
         return None
     node = next(iter(nodes))
     everything = [r for attempt in (*scene.earlier, scene.readings) for r in attempt]
-    hardware = [r for r in everything if r.node == node and r.is_a(Role.ROOT) and r.speaks_of(Category.HARDWARE_GPU)]
+    hardware = [
+        r
+        for r in everything
+        if r.node == node and r.is_a(Role.ROOT) and r.speaks_of(Category.HARDWARE_GPU) and r.cause not in _AMBIGUOUS
+    ]
     if not hardware:
         return None
     return Finding(

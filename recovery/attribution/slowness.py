@@ -18,6 +18,7 @@ from recovery.signatures.catalogue import Role
 _SUSTAINED = 5
 _SLOWER = 1.1
 _REPORT = re2.compile(r"MxRtt/Rnk: [\d.]+ms/(\d+).*MnEtpt/Rnk: [\d.]+TF/(\d+)")
+_AFFECTED_RANK = re2.compile(r"(?:rank=|[\[{,] ?)(\d{1,7})(?:, node=['\"]?([\w.-]+))?")
 _NIC_SPEED = re2.compile(r"NET/IB *: \[\d+\] ?(\w+):\w+:\d+/\w+ .*\bspeed=(\d+)")
 _LOADING_TIMER = re2.compile(r"^\s+batch-generator \.+: \((\d+\.?\d*), (\d+\.?\d*)\)")
 _ALIKE = 0.5
@@ -117,17 +118,17 @@ def _reports(scene: Scene) -> tuple[Reading, ...]:
 
 
 def _reported_rank(scene: Scene, slower: tuple[Reading, ...]) -> Finding | None:
-    """Megatron-LM's or NVRx's own straggler reports, when they keep naming one rank: a rotating one is imbalance."""
+    """Megatron-LM's or NVRx's reports of slow ranks, when they keep naming one node: a rotating one is imbalance."""
     named: list[tuple[str, Reading]] = []
     for r in _reports(scene):
         found = _REPORT.search(r.text)
         if found and found.group(1) == found.group(2):
             named.append((scene.ranks.of_rank(int(found.group(1))), r))
-    named += [
-        (scene.ranks.of_rank(int(r.field("rank"))) or scene.ranks.node(r.field("node")), r)
-        for r in scene.readings
-        if r.is_a(Role.CONFIRMATION) and r.cause == "gpu_slow"
-    ]
+    for r in scene.readings:
+        ranks = _AFFECTED_RANK.findall(r.field("affected"))
+        affected = {scene.ranks.of_rank(int(rank)) or scene.ranks.node(node) for rank, node in ranks}
+        if affected:
+            named.append((affected.pop() if len(affected) == 1 else "", r))
     counts = Counter(node for node, _ in named if node)
     if not counts:
         return None

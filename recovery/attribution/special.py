@@ -10,6 +10,7 @@ from recovery.attribution.finding import Finding
 from recovery.attribution.locate import named_nodes
 from recovery.attribution.scene import Scene
 from recovery.attribution.spread import is_widespread
+from recovery.attribution.words import in_words
 from recovery.model import Action, Category, Confidence, SymptomKind
 from recovery.signatures.catalogue import Witness
 
@@ -64,7 +65,7 @@ def failed_node_check(scene: Scene) -> Finding | None:
 
 
 def lost_task(scene: Scene) -> Finding | None:
-    """A service that hears all tasks' heartbeats names the one that stopped."""
+    """A service that hears all tasks' heartbeats, or a barrier that waits for all, names those that are missing."""
     lines = tuple(scene.roots(Witness.PEER))
     if not lines:
         return None
@@ -72,9 +73,9 @@ def lost_task(scene: Scene) -> Finding | None:
     culprits = tuple(node for node in scene.nodes if node in nodes) if len(nodes) * 2 <= len(scene.nodes) else ()
     return Finding(
         category=Category.HOST,
-        cause="process_lost",
+        cause=lines[0].cause,
         action=Action.RESTART_EXCLUDE if culprits else Action.RESTART,
-        summary="a task stopped sending heartbeats",
+        summary=in_words(lines[0].cause),
         evidence=lines[:4],
         culprits=culprits,
         unlocated_because="" if culprits else "the task that is named cannot be mapped to a single node",
