@@ -12,9 +12,9 @@ import random
 from pydantic import ValidationError
 from temporalio import activity
 
-from activities.adopt import hand_over_on_shutdown
 from activities.attempt_watch import BLIND_AFTER_S, AttemptWatch, WatchMemory
 from activities.findings import Finding, LeaseOver, WatchOrder
+from activities.heartbeats import hand_over_on_shutdown
 from activities.logs.protocol import LogSource
 from activities.scheduler.protocol import JobReader
 from activities.scheduler.site import AccountsReader

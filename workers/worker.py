@@ -16,12 +16,13 @@ from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import Worker
 
-from activities.adopt import Adopter, Discovery, Selection
+from activities.adopt import Adopter, Selection
 from activities.arrays import ArrayDesk
 from activities.assess import Assessor
 from activities.assessment import Terms
 from activities.audit import AuditActivities, AuditTrail
 from activities.chains import ChainReader
+from activities.discovery import Discovery
 from activities.evidence import EvidenceKeeper
 from activities.gauges import Gauges
 from activities.governor import GovernorDesk, cluster_workflow_id

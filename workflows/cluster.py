@@ -11,9 +11,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.adopt import Discovered, DiscoverOrder, Discovery
     from activities.arrays import ARRAY_QUERY
     from activities.blindness import Blindness
+    from activities.discovery import Discovered, DiscoverOrder, Discovery
     from activities.governor import ASK_UPDATE, Asked, Ruled
     from activities.notify import Notifier
     from activities.sources import SOURCES_SIGNAL

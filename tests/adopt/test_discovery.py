@@ -12,8 +12,9 @@ import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
-from activities import adopt
-from activities.adopt import Adopter, Discovered, DiscoverOrder, Discovery
+from activities import discovery
+from activities.adopt import Adopter
+from activities.discovery import Discovered, DiscoverOrder, Discovery
 from activities.scheduler.protocol import JobRecord, JobState
 from activities.snapshot import ClusterSnapshots
 from recovery.model import Mode
@@ -51,7 +52,7 @@ class Looking:
 
 @pytest.fixture
 async def looking(guarding: Guarding, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Looking]:
-    monkeypatch.setattr(adopt, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(discovery, "HEARTBEAT_S", 0.2)
     scheduler = ScriptedScheduler()
     snapshots = ClusterSnapshots(guarding.cluster, scheduler, 0.05)  # type: ignore[arg-type]
     poller = asyncio.create_task(snapshots.run())

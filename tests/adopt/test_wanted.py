@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from activities.adopt import Selection, wanted
+from activities.adopt import Selection
+from activities.discovery import wanted
 from activities.scheduler.protocol import JobRecord, JobState
 from recovery.model import Mode
 

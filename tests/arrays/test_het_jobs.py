@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from activities.adopt import Selection, wanted
+from activities.adopt import Selection
+from activities.discovery import wanted
 from activities.scheduler.protocol import JobFlag, JobRecord, JobState
 from activities.scheduler.squeue_json import read_jobs
 from activities.scheduler.steps import ActOrder, Sent, Step, list_changes, next_step

@@ -23,10 +23,11 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import SandboxImportNotificationPolicy
 
-from activities.adopt import Discovered, DiscoverOrder, RecoveryStart
+from activities.adopt import RecoveryStart
 from activities.arrays import ArrayDesk
 from activities.assessment import AttributeOrder, Attribution, Decided, Terms, situation_of
 from activities.chains import ChainOrder, Stranded
+from activities.discovery import Discovered, DiscoverOrder
 from activities.evidence import EvidenceOrder, KeptEvidence
 from activities.findings import Finding, WatchOrder
 from activities.governor import GovernorDesk, cluster_workflow_id
