@@ -21,6 +21,11 @@ def is_widespread(nodes: Collection[str], scene: Scene) -> bool:
 
 
 def lost_together(alike: Iterable[Reading]) -> bool:
-    """Whether several nodes lost something that nodes share in the same moment: then it is that, not the nodes."""
-    lost = [r for r in alike if r.node and r.at and r.signature.category in SHARED]
-    return any(r.node != lost[0].node and r.at and lost[0].at and abs(r.at - lost[0].at) <= _AT_ONCE for r in lost)
+    """Whether several nodes lost something that nodes share in the same moment, as far as is known: then it is that,
+    not the nodes."""
+    lost = [r for r in alike if r.node and r.signature.category in SHARED]
+    return any(r.node != lost[0].node and _at_once(r, lost[0]) for r in lost)
+
+
+def _at_once(one: Reading, other: Reading) -> bool:
+    return one.at is None or other.at is None or abs(one.at - other.at) <= _AT_ONCE

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import re2
 
+from recovery.attribution.busy import at_work
 from recovery.attribution.counted import LINK_LOST, grown, only_node
 from recovery.attribution.finding import Finding
 from recovery.attribution.gpu_activity import idle_node
@@ -38,7 +39,7 @@ def waited_in_vain(scene: Scene) -> Finding | None:
     complaints = [r for r in scene.readings if r.cause in _VICTIM_CAUSES and not scene.survived(r)]
     if not complaints:
         return None
-    return (
+    finding = (
         _mismatch(complaints)
         or _behind(scene, complaints)
         or _stalled_storage(scene, complaints)
@@ -49,6 +50,7 @@ def waited_in_vain(scene: Scene) -> Finding | None:
         or _stalled_checkpoint(scene, complaints)
         or _nobody_singled_out(complaints)
     )
+    return (at_work(finding, complaints[0], scene) if finding.cause == "rank_never_arrived" else None) or finding
 
 
 def _mismatch(complaints: list[Reading]) -> Finding | None:

@@ -156,6 +156,10 @@ def _evaluation_step_begins(found: Groups, _: bytes) -> Marker | None:
     return EvaluationStep(n=n - 1, total=integer(found.group(b"total")))
 
 
+_BAR_IS_PREPARATION: Pattern = re2.compile(
+    rb"(?i)(?:^|[\s\]:])(?:tokeni[sz]|generat|pack|add|apply|extract|truncat|convert|load|download|fetch|filter|group|map"
+    rb"|preprocess|cach)(?:ing)?\b.*\b(?:dataset|split|shards|files)|(?:^|[\s\]:])(?:map|filter)\b"
+)
 _BAR_IS_EVALUATION: Pattern = re2.compile(rb"(?i)valid|eval|test|predict|sanity")
 _BAR_IS_TRAINING: Pattern = re2.compile(rb"(?i)\bepoch|\btrain|\bsteps?\b|\biter")
 _BAR_IS_UNNAMED: Pattern = re2.compile(rb"^\s*(?:(?:\[[\w.-]+\]:?|[\w.-]*[0-9][\w.-]*:|\([^()]*\):?)\s*)*$")
@@ -166,7 +170,7 @@ _BAR_GLOBAL_STEP: Pattern = re2.compile(rb"global_step=(?P<n>[0-9]{1,15})")
 def _bar(found: Groups, text: bytes) -> Marker | None:
     """A bar at 0 has finished nothing; a named bar that is neither training nor evaluation is some other loop's."""
     n, total, name = integer(found.group(b"n")), integer(found.group(b"total")), found.group(b"name") or b""
-    if not n:
+    if not n or _BAR_IS_PREPARATION.search(name):
         return None
     if _BAR_IS_EVALUATION.search(name):
         return EvaluationStep(n=n, total=total)

@@ -10,7 +10,7 @@ import pytest
 
 from recovery.attribution.attribute import attribute
 from recovery.attribution.incident import Incident
-from recovery.model import Action
+from recovery.model import Action, Category
 from tests.diagnosis.stories import Story
 
 _MIB = 1 << 20
@@ -193,6 +193,77 @@ def one_rank_behind() -> Incident:
 
 def one_node_never_came() -> Incident:
     return Story().iterations().wait(600).timeouts([*range(8), *range(16, 32)]).agent_failed(0, -6).incident()
+
+
+def one_rank_prepares_data_for_all() -> Incident:
+    story = Story()
+    for done in range(1, 20):
+        story.wait(30).say(f"Map:  {5 * done}%|█▏  | {done}/20 [{done // 2:02d}:30<09:30,  0.03 examples/s]", 0, 0)
+    return story.timeouts([*range(1, 32)], seq=1).agent_failed(1, -6).incident()
+
+
+def another_rank_prepares_data() -> Incident:
+    story = Story()
+    for done in range(1, 20):
+        story.wait(30).say(f"Map:  {5 * done}%|█▏  | {done}/20 [{done // 2:02d}:30<09:30,  0.03 examples/s]", 0, 0)
+    return story.timeouts([*range(1, 8), *range(16, 32)], seq=1).agent_failed(0, -6).incident()
+
+
+def links_of_two_nodes_down_at_once() -> Incident:
+    story = Story(node_count=8).bootstrap().iterations()
+    story.kernel(1, "mlx5_core 0000:c1:00.0: Port: 1 Link DOWN")
+    story.kernel(2, "mlx5_core 0000:c1:00.0: Port: 1 Link DOWN")
+    return _after_fault(story)
+
+
+def container_fails_on_one_node() -> Incident:
+    return (
+        Story()
+        .say("slurmstepd: error: pyxis:     [ERROR] /etc/enroot/hooks.d/98-nvidia.sh exited with return code 1", 1)
+        .srun_exit(1)
+        .incident()
+    )
+
+
+def container_fails_everywhere() -> Incident:
+    story = Story()
+    for node in range(4):
+        story.say(
+            "slurmstepd: error: pyxis:     [ERROR] /etc/enroot/hooks.d/98-nvidia.sh exited with return code 1", node
+        )
+    return story.srun_exit(0, 1, 2, 3).incident()
+
+
+def driver_too_old_on_one_node() -> Incident:
+    return _too_old([1])
+
+
+def driver_too_old_everywhere() -> Incident:
+    return _too_old([0, 1, 2, 3])
+
+
+def _too_old(nodes: list[int]) -> Incident:
+    story = Story()
+    for node in nodes:
+        for rank in range(8 * node, 8 * node + 8):
+            story.traceback(rank, "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).")
+    return story.srun_exit(*nodes).incident()
+
+
+def nobody_reaches_one_node() -> Incident:
+    story = Story().bootstrap()
+    for node in (0, 1, 3):
+        why = f"socketStartConnect: Connect to {story.address(2)}<41077> failed : No route to host"
+        story.say(f"{story.node(node)}:4:5 [0] misc/socket.cc:484 NCCL WARN {why}", node, 8 * node)
+        story.say("ncclSystemError: System call (e.g. socket, malloc) or external library call failed.", node, 8 * node)
+    return story.srun_exit(0, 1, 3).incident()
+
+
+def requeued_while_well() -> Incident:
+    story = Story().iterations()
+    return story.say(
+        f"slurmstepd: error: *** JOB 4711 ON {story.node(0)} CANCELLED AT 2025-06-01T12:00:00 DUE TO JOB REQUEUE ***", 0
+    ).incident()
 
 
 def timeouts_without_a_hint() -> Incident:
@@ -895,6 +966,15 @@ KINDS: list[tuple[Callable[[], Incident], Expected]] = [
     (mismatched_collectives, ("hang", "user_code", (), {S})),
     (one_rank_behind, ("hang", "host", (1,), {X})),
     (one_node_never_came, ("hang", "host", (1,), {X})),
+    (one_rank_prepares_data_for_all, ("hang", "user_code", (), {R})),
+    (another_rank_prepares_data, ("hang", "host", (1,), {X})),
+    (links_of_two_nodes_down_at_once, ("crash", "hardware_network", (), {R})),
+    (container_fails_on_one_node, ("crash", "host", (1,), {X})),
+    (container_fails_everywhere, ("crash", "software_stack", (), {S})),
+    (driver_too_old_on_one_node, ("crash", "host", (1,), {X})),
+    (driver_too_old_everywhere, ("crash", "software_stack", (), {S})),
+    (nobody_reaches_one_node, ("crash", "host", (2,), {X})),
+    (requeued_while_well, ("crash", "scheduler", (), {R})),
     (timeouts_without_a_hint, ("hang", "unknown", (), {R})),
     (same_error_wanders_over_nodes, ("crash", "user_code", (), {S})),
     (nan_loss_left_out, ("none", "numerical", (), {S})),
@@ -983,3 +1063,10 @@ def test_a_kind_of_failure_is_read_as_what_it_is(kind: Callable[[], Incident], e
     outcome, category, culprits, actions = expected
     said = (verdict.symptom, verdict.category, verdict.culprits, verdict.suggested in actions)
     assert said == (outcome, category, tuple(incident.facts.nodes[i] for i in culprits), True), verdict
+
+
+def test_links_that_several_nodes_lost_at_unknown_times_blame_none_of_them() -> None:
+    incident = links_of_two_nodes_down_at_once()
+    untimed = tuple(line.model_copy(update={"at": None}) for line in incident.lines)
+    verdict = attribute(incident.model_copy(update={"lines": untimed}))
+    assert (verdict.category, verdict.culprits, verdict.suggested) == (Category.HARDWARE_NETWORK, (), R)
