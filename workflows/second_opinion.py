@@ -69,6 +69,9 @@ class Listening:
         state = self._state
         if not state.terms.second_opinion_s or state.opinion_final:
             return
+        if state.asking is not None and state.asking.attempt.attempt != state.attempt:
+            before = state.asking.attempt.attempt
+            self._ledger.tell(AuditKind.OPINION, f"not heard out on attempt {before}: the next one has failed")
         known = attribution.model_copy(update={"decided": None, "usable_nodes": None})
         state.asking = OpinionOrder(attempt=order, attribution=known, key=advice.key)
         self.go_on()

@@ -140,6 +140,22 @@ async def test_a_stop_that_comes_after_the_restart_ends_nothing_and_counts_for_t
     ]
 
 
+async def test_a_question_that_the_next_failure_replaces_is_on_record(stage: Stage) -> None:
+    job = await failed(stage, ACT)
+    stage.reports(parts.allocated(), parts.ended(exit_code=1, checkpoint=100))
+    await eventually(lambda: [order.attempt.attempt for order in stage.consulted] == [0, 1])
+    stage.opinion = says(Hint.RESTART, text="")
+    await heard(job)
+    stage.reports(parts.allocated(), parts.completed())
+
+    await job.report()
+
+    assert told(stage) == [
+        "not heard out on attempt 0: the next one has failed",
+        "too late, the job has been restarted; nvrx says restart",
+    ]
+
+
 async def test_a_late_stop_is_forgotten_after_a_new_checkpoint(stage: Stage) -> None:
     job = await failed(stage, ACT)
     await job.until(lambda state: state.attempt == 1)
