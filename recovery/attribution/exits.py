@@ -77,6 +77,6 @@ def _how(scene: Scene) -> str:
 
 
 def _crashed(reading: Reading) -> bool:
-    told = {reading.field(name) for name in ("how", "caught", "signal")}
+    told = {reading.field(name).capitalize() for name in ("how", "caught", "signal", "printed")}
     by_number = reading.field("exit_code") in _NATIVE_CRASHES or reading.field("signal_name") in _CRASH_SIGNALS
     return by_number or not told.isdisjoint(_CRASHED)

@@ -116,8 +116,8 @@ class Signature(Value):
         if self.culprit not in (REPORTER, NOBODY, *fields):
             named = ", ".join(fields) or "none"
             raise ValueError(f"culprit {self.culprit!r} is neither reporter, none, nor a captured field ({named})")
-        if self.fatal and self.role is not Role.ROOT:
-            raise ValueError("only a root line can be fatal")
+        if self.fatal and self.role not in (Role.ROOT, Role.CASCADE):
+            raise ValueError("only a root or a cascade line can be fatal")
         return self
 
 

@@ -56,8 +56,8 @@ def test_one_id_names_one_entry() -> None:
         load_catalogue([("a.yaml", ENTRY), ("b.yaml", ENTRY)])
 
 
-def test_a_fatal_line_is_a_root_line() -> None:
-    with pytest.raises(CatalogueError, match="only a root line can be fatal"):
+def test_a_line_that_means_nothing_is_never_fatal() -> None:
+    with pytest.raises(CatalogueError, match="only a root or a cascade line can be fatal"):
         parse_signatures("site.yaml", ENTRY.replace("role: root", "role: noise\n  fatal: true"))
 
 
@@ -128,7 +128,8 @@ def test_every_packaged_entry_names_its_source() -> None:
         ("pcieport 0000:97:01.0: pciehp: Slot(9): Link Down", "pcie-containment", Role.ROOT, True),
         ("CPU12: Package temperature is above threshold, cpu clock is throttled (total events = 1204)", "cpu-throttled", Role.CONFIRMATION, False),
         ("/home/u/run.sh: line 31: 40221 Bus error               (core dumped) python train.py", "shell-child-killed", Role.CASCADE, False),
-        ("Fatal Python error: Segmentation fault", "native-crash-handler", Role.CASCADE, False),
+        ("Fatal Python error: Segmentation fault", "native-crash-handler", Role.CASCADE, True),
+        ("Rank0: (1) segmentation fault: artificial segfault", "native-crash-handler", Role.CASCADE, True),
         ("OSError: Corrupt snappy compressed data.", "corrupt-data", Role.ROOT, True),
         ("OSError: image file is truncated (17 bytes not processed)", "corrupt-data", Role.ROOT, True),
         ("ValueError: DATA_LOSS: Error reading params.kernel: CRC-32C checksum verification failed", "checkpoint-unreadable", Role.ROOT, True),
@@ -160,6 +161,9 @@ def test_a_line_is_read_by_the_entry_that_is_meant_for_it(line: str, expected: s
         "[rank0]: I/O errors are retried on this device",
         "Rank 0 failed to improve the monitoredBarrier example",
         "rcu: Hierarchical RCU implementation.",
+        "INFO: a segmentation fault in the tokenizer was fixed in 4.2",
+        "segmentation faults of the previous build are gone",
+        "Segmentation fault (core dumped)",
         "{1}[Hardware Error]: event severity: corrected",
         "pcieport 0000:40:01.1: DPC: enabled with IRQ 62",
         "pcieport 0000:97:01.0: pciehp: Slot(9): Card present",
