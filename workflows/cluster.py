@@ -64,17 +64,7 @@ class ClusterWatch:
     @workflow.query
     def standing(self) -> ClusterStanding:
         """Return the pause and what the governor has granted."""
-        memory, now = self._memory, workflow.now()
-        governor = memory.governor.at(now, memory.settings)
-        return ClusterStanding(
-            pause=memory.pause,
-            restarts=len(governor.grants),
-            excluded_nodes=len(governor.excluded),
-            tripped=memory.tripped if self._is_tripped(now) else None,
-            refused=memory.refused,
-            blind=memory.blind,
-            suspicions=memory.suspects.fresh(now),
-        )
+        return self._memory.standing(workflow.now())
 
     @workflow.query(name=SUSPICIONS_QUERY)
     def suspicions(self) -> tuple[Suspicion, ...]:
@@ -209,15 +199,11 @@ class ClusterWatch:
 
     def _trip(self, tripped: Tripped, now: datetime) -> None:
         """Tell people once, however many acts are kept back until the limits have been kept for a whole window."""
-        if not self._is_tripped(now):
+        if not self._memory.is_tripped(now):
             until = f" until about {tripped.until:%H:%M:%S} UTC" if tripped.until else ""
             text = f"the governor keeps restarts on {self._cluster} back{until}: {tripped.says}"
             self._put_up(NoticeKind.GOVERNOR_TRIPPED, text)
         self._remember(tripped=tripped, tripped_at=now)
-
-    def _is_tripped(self, now: datetime) -> bool:
-        at = self._memory.tripped_at
-        return at is not None and now - at < self._memory.settings.window
 
     def _obey(self, verb: str, request: Request) -> Answer:
         memory = self._memory

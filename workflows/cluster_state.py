@@ -26,6 +26,23 @@ class Pause(Value):
         return f"the cluster is paused by {self.who}" + (f": {self.reason}" if self.reason else "")
 
 
+class ClusterStanding(Value):
+    """How a cluster stands: what `relight status` shows of it."""
+
+    pause: Pause | None
+    restarts: int
+    """Granted within the window."""
+    excluded_nodes: int
+    tripped: Tripped | None
+    """The limit that keeps acts back now."""
+    refused: str = ""
+    """Why the cluster is only observed, where the operator wants acts."""
+    blind: tuple[Blindness, ...] = ()
+    """The sources that can't be seen: the scheduler, log stores, the store of metrics."""
+    suspicions: tuple[Suspicion, ...] = ()
+    """What jobs that failed within a day say against nodes."""
+
+
 class ClusterMemory(Value):
     """What a cluster's workflow knows and hands on to its next run. All of it is bounded."""
 
@@ -45,6 +62,23 @@ class ClusterMemory(Value):
     blind: tuple[Blindness, ...] = ()
     """The sources that can't be seen, as the worker told last."""
 
+    def is_tripped(self, now: datetime) -> bool:
+        """Whether the governor has kept an act back within the window."""
+        return self.tripped_at is not None and now - self.tripped_at < self.settings.window
+
+    def standing(self, now: datetime) -> ClusterStanding:
+        """Return how the cluster stands."""
+        governor = self.governor.at(now, self.settings)
+        return ClusterStanding(
+            pause=self.pause,
+            restarts=len(governor.grants),
+            excluded_nodes=len(governor.excluded),
+            tripped=self.tripped if self.is_tripped(now) else None,
+            refused=self.refused,
+            blind=self.blind,
+            suspicions=self.suspects.fresh(now),
+        )
+
 
 class ClusterStart(Value):
     """A cluster workflow's argument."""
@@ -54,20 +88,3 @@ class ClusterStart(Value):
     """Jobs taken under guard in earlier runs of this workflow."""
     lease: timedelta = WATCH_LEASE
     memory: ClusterMemory = ClusterMemory()
-
-
-class ClusterStanding(Value):
-    """How a cluster stands: what `relight status` shows of it."""
-
-    pause: Pause | None
-    restarts: int
-    """Granted within the window."""
-    excluded_nodes: int
-    tripped: Tripped | None
-    """The limit that keeps acts back now."""
-    refused: str = ""
-    """Why the cluster is only observed, where the operator wants acts."""
-    blind: tuple[Blindness, ...] = ()
-    """The sources that can't be seen: the scheduler, log stores, the store of metrics."""
-    suspicions: tuple[Suspicion, ...] = ()
-    """What jobs that failed within a day say against nodes."""
