@@ -48,7 +48,7 @@ def lost_peer(scene: Scene) -> Finding | None:
         return None
     evidence = tuple(r for r in complaints if r.field("peer") or r.field("peer_address"))[:6] or complaints[:6]
     path_errors = any(r.speaks_of(Category.HARDWARE_NETWORK) for r in complaints)
-    culprit = _unanimous(scene)
+    culprit = named_by_peers(scene)
     if culprit:
         died = _ended_before(culprit, complaints[0], scene)
         return Finding(
@@ -93,7 +93,7 @@ def lost_peer(scene: Scene) -> Finding | None:
     )
 
 
-def _unanimous(scene: Scene) -> str:
+def named_by_peers(scene: Scene) -> str:
     """The node that at least two others name, clearly more than any other. One that complains itself needs three."""
     votes = peer_votes(scene)
     silent = set(scene.nodes) - victims(scene)

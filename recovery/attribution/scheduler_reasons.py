@@ -7,6 +7,7 @@ from dataclasses import replace
 from recovery.attribution.finding import Finding
 from recovery.attribution.host_evidence import host_fault
 from recovery.attribution.locate import named_nodes
+from recovery.attribution.network import named_by_peers
 from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
 from recovery.attribution.stall import is_overdue
@@ -112,8 +113,11 @@ def _from_lines(lines: list[Reading], scene: Scene) -> Finding | None:
 
 
 def _given_up(cause: str, scene: Scene) -> tuple[str, ...]:
-    """The node that slurmctld itself took out, where a line tells of a failed node without its name."""
-    failed_node = scene.ranks.node(scene.facts.failed_node) if cause == "node_failure" else ""
+    """The node that slurmctld itself took out, or that all peers lost, where a line tells of a failed node without its
+    name."""
+    if cause != "node_failure":
+        return ()
+    failed_node = scene.ranks.node(scene.facts.failed_node) or named_by_peers(scene)
     return (failed_node,) if failed_node else ()
 
 

@@ -259,6 +259,37 @@ def nobody_reaches_one_node() -> Incident:
     return story.srun_exit(0, 1, 3).incident()
 
 
+def program_missing_on_one_node() -> Incident:
+    return _program_missing(1)
+
+
+def program_missing_for_the_script() -> Incident:
+    return _program_missing(0)
+
+
+def _program_missing(node: int) -> Incident:
+    story = Story().say("bash: line 1: /opt/envs/train/bin/torchrun: No such file or directory", node)
+    return story.srun_exit(node, how="Exited with exit code 127").incident()
+
+
+def node_failure_that_only_peers_name() -> Incident:
+    story = Story(node_count=6).bootstrap().iterations().wait(20).network_victims(3)
+    return story.say(
+        f"slurmstepd: error: *** JOB 4711 ON {story.node(0)} CANCELLED AT 2025-06-01T12:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
+        0,
+    ).incident()
+
+
+def checkpoint_error_that_every_rank_repeats() -> Incident:
+    story = Story().iterations()
+    for rank in range(32):
+        told = "CheckpointException ranks:dict_keys([11])"
+        story.say(f"[rank{rank}]: torch.distributed.checkpoint.api.CheckpointException: {told}", rank // 8, rank)
+        story.say(f"[rank{rank}]: Traceback (most recent call last): (RANK 11)", rank // 8, rank)
+        story.say(f"[rank{rank}]: OSError: [Errno 5] Input/output error", rank // 8, rank)
+    return story.srun_exit(0, 1, 2, 3).incident()
+
+
 def requeued_while_well() -> Incident:
     story = Story().iterations()
     return story.say(
@@ -975,6 +1006,10 @@ KINDS: list[tuple[Callable[[], Incident], Expected]] = [
     (driver_too_old_everywhere, ("crash", "software_stack", (), {S})),
     (nobody_reaches_one_node, ("crash", "host", (2,), {X})),
     (requeued_while_well, ("crash", "scheduler", (), {R})),
+    (program_missing_on_one_node, ("crash", "storage", (1,), {X})),
+    (program_missing_for_the_script, ("crash", "user_code", (), {S})),
+    (node_failure_that_only_peers_name, ("crash", "host", (3,), {X, R})),
+    (checkpoint_error_that_every_rank_repeats, ("crash", "storage", (1,), {X})),
     (timeouts_without_a_hint, ("hang", "unknown", (), {R})),
     (same_error_wanders_over_nodes, ("crash", "user_code", (), {S})),
     (nan_loss_left_out, ("none", "numerical", (), {S})),
