@@ -22,6 +22,10 @@ from recovery.signatures.catalogue import Catalogue, Match, Role, Witness
 from recovery.signatures.lines import LinePrefix, clean, parse_prefix
 
 _ITERATIONS_THAT_PROVE_SURVIVAL = 2
+_PROGRAMS = ("stdout", "stderr", "")
+_OF_SLURM = ("srun: ", "slurmstepd: ")
+_SCRIPTS_GO_ON = timedelta(minutes=1)
+"""A script that ends because of a command that it does not find ends at once."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,24 @@ class Scene:
 
     def survived(self, reading: Reading) -> bool:
         """Whether training went on after this line: several iterations finished behind it. A line that was forwarded
-        late counts from when it says that it happened."""
+        late counts from when it says that it happened. A command that a script does not find may be none that matters:
+        such a line is survived by what programs say much later."""
+        if reading.cause == "program_not_found" and self._script_went_on(reading):
+            return True
         if reading.forwarded_late and reading.at:
             return sum(1 for r in self.iterations if r.at and r.at > reading.at) >= _ITERATIONS_THAT_PROVE_SURVIVAL
         same_moment = self._iterations_at.get(reading.at, ()) if reading.at else ()
         after = _behind(reading.order, self._iteration_orders) - _behind(reading.order, same_moment)
         return after >= _ITERATIONS_THAT_PROVE_SURVIVAL
+
+    def _script_went_on(self, reading: Reading) -> bool:
+        return bool(reading.at and self._last_word_at and self._last_word_at - reading.at > _SCRIPTS_GO_ON)
+
+    @functools.cached_property
+    def _last_word_at(self) -> datetime | None:
+        """When a program last said something of its own."""
+        own = (r.at for r in self.readings if r.line.stream in _PROGRAMS and not r.text.startswith(_OF_SLURM))
+        return max((at for at in own if at), default=None)
 
     @functools.cached_property
     def _iteration_orders(self) -> tuple[int, ...]:

@@ -272,6 +272,34 @@ def _program_missing(node: int) -> Incident:
     return story.srun_exit(node, how="Exited with exit code 127").incident()
 
 
+def _script_without_modules() -> Story:
+    return Story().say("/var/spool/slurmd/job4711/slurm_script: line 9: module: command not found", 0).wait(200)
+
+
+def missing_command_that_did_not_matter() -> Incident:
+    return (
+        _script_without_modules()
+        .traceback(9, "RuntimeError: CUDA error: uncorrectable ECC error encountered")
+        .incident()
+    )
+
+
+def missing_command_of_a_job_that_loads() -> Incident:
+    return _script_without_modules().say("Loading checkpoint shards:  40%", 0, 0).incident()
+
+
+def memory_limit_of_another_job() -> Incident:
+    story = Story().iterations()
+    story.kernel(
+        1,
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0-1,oom_memcg=/system.slice/slurmstepd.scope/job_99,task=R,pid=5012",
+    )
+    story.say(
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=99.0. Some of the step tasks have been OOM Killed.", 1
+    )
+    return story.incident(job_id="4711")
+
+
 def node_failure_that_only_peers_name() -> Incident:
     story = Story(node_count=6).bootstrap().iterations().wait(20).network_victims(3)
     return story.say(
@@ -1008,6 +1036,9 @@ KINDS: list[tuple[Callable[[], Incident], Expected]] = [
     (requeued_while_well, ("crash", "scheduler", (), {R})),
     (program_missing_on_one_node, ("crash", "storage", (1,), {X})),
     (program_missing_for_the_script, ("crash", "user_code", (), {S})),
+    (missing_command_that_did_not_matter, ("crash", "hardware_gpu", (1,), {X})),
+    (missing_command_of_a_job_that_loads, ("none", "none", (), {N})),
+    (memory_limit_of_another_job, ("none", "none", (), {N})),
     (node_failure_that_only_peers_name, ("crash", "host", (3,), {X, R})),
     (checkpoint_error_that_every_rank_repeats, ("crash", "storage", (1,), {X})),
     (timeouts_without_a_hint, ("hang", "unknown", (), {R})),
