@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recovery.attribution.endings import failed, symptom
-from recovery.attribution.exits import bare_exit
+from recovery.attribution.exits import bare_exit, native_crash
 from recovery.attribution.finding import Finding
 from recovery.attribution.gauge_evidence import xid_in_gauges
 from recovery.attribution.history import bad_data, same_gpu_again
@@ -51,6 +51,7 @@ RULES_FOR_A_FAILURE: tuple[Rule, ...] = (
     stalled,
     cancelled_without_a_reason,
     incomplete_rendezvous,
+    native_crash,
     lost_peer,
     bare_exit,
 )

@@ -8,6 +8,7 @@ from recovery.attribution.locate import exit_order
 from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
 from recovery.model import Action, Category, Confidence
+from recovery.signatures.catalogue import Role, Witness
 
 _OUT_OF_MEMORY_STATE = "OUT_OF_MEMORY"
 _DO_NOT_REQUEUE = 93
@@ -18,6 +19,25 @@ _CRASHED = frozenset(
 )
 """As srun, shells and crash handlers say it; a shell adds 128 to the signal."""
 _CRASH_SIGNALS = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
+
+
+def native_crash(scene: Scene) -> Finding | None:
+    """A process that crashed before any other complained of a peer: what they say is how they noticed."""
+    if scene.facts.state == _OUT_OF_MEMORY_STATE or scene.facts.exit_code == _DO_NOT_REQUEUE:
+        return None
+    crashed = scene.where(_crashed)
+    complaints = scene.where(lambda r: r.is_a(Role.CASCADE, Witness.PEER) and not scene.survived(r))
+    if not crashed or any(r.is_before(crashed[0]) for r in complaints):
+        return None
+    return Finding(
+        category=Category.SOFTWARE_STACK,
+        cause="native_crash",
+        action=Action.RESTART,
+        summary="a process crashed in native code, and no line says why",
+        evidence=crashed[:3],
+        unlocated_because="a crash in native code alone says nothing of the node",
+        place="native crash",
+    )
 
 
 def bare_exit(scene: Scene) -> Finding:
@@ -42,17 +62,6 @@ def bare_exit(scene: Scene) -> Finding:
             place=f"exit {_DO_NOT_REQUEUE}",
         )
     exits = exit_order(scene)
-    crashed = scene.where(_crashed)
-    if crashed:
-        return Finding(
-            category=Category.SOFTWARE_STACK,
-            cause="native_crash",
-            action=Action.RESTART,
-            summary="a process crashed in native code, and no line says why",
-            evidence=crashed[:3],
-            unlocated_because="a crash in native code alone says nothing of the node",
-            place="native crash",
-        )
     also, telling = what_hosts_counted(scene.gauges)
     return Finding(
         category=Category.UNKNOWN,
@@ -79,4 +88,4 @@ def _how(scene: Scene) -> str:
 def _crashed(reading: Reading) -> bool:
     told = {reading.field(name).capitalize() for name in ("how", "caught", "signal", "printed")}
     by_number = reading.field("exit_code") in _NATIVE_CRASHES or reading.field("signal_name") in _CRASH_SIGNALS
-    return by_number or not told.isdisjoint(_CRASHED)
+    return by_number or bool(reading.field("heap")) or not told.isdisjoint(_CRASHED)

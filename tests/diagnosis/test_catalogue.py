@@ -131,6 +131,11 @@ def test_every_packaged_entry_names_its_source() -> None:
         ("Fatal Python error: Segmentation fault", "native-crash-handler", Role.CASCADE, True),
         ("Rank0: (1) segmentation fault: artificial segfault", "native-crash-handler", Role.CASCADE, True),
         ("n1:1:2 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in", "nccl-rank-twice", Role.ROOT, True),
+        ("double free or corruption (!prev)", "heap-corrupted", Role.CASCADE, False),
+        ("malloc(): corrupted top size", "heap-corrupted", Role.CASCADE, False),
+        ("  what():  std::bad_alloc", "cpu-out-of-memory", Role.ROOT, True),
+        ("RuntimeError: NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at CUDACachingAllocator.cpp", "gpu-driver-unreachable", Role.ROOT, False),
+        ("torch.cuda.DeferredCudaCallError: CUDA call failed lazily at initialization with error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED", "cuda-device-missing", Role.ROOT, True),
         ("NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out", "nic-hang", Role.ROOT, False),
         ("OSError: Unable to open file (truncated file: eof = 96, sblock->base_addr = 0, stored_eof = 2048)", "corrupt-data", Role.ROOT, True),
         ("torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([3, 19])", "checkpoint-failed-on-ranks", Role.CONFIRMATION, False),
@@ -149,6 +154,20 @@ def test_a_line_is_read_by_the_entry_that_is_meant_for_it(line: str, expected: s
     match = packaged_catalogue().match(line)
     assert match is not None
     assert (match.signature.id, match.signature.role, match.signature.fatal) == (expected, role, fatal)
+
+
+@pytest.mark.parametrize(
+    ("line", "job"),
+    [
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.", "12"),
+        ("slurmstepd: error: Detected 2 oom_kill events in StepId=12_3.batch. Some of the step tasks have been OOM Killed.", "12_3"),
+        ("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,oom_memcg=/slurmstepd.scope/job_15/step_0,task=python", "15"),
+    ],
+)  # fmt: skip
+def test_an_out_of_memory_record_names_its_job(line: str, job: str) -> None:
+    match = packaged_catalogue().match(line)
+    assert match is not None
+    assert (match.signature.cause, match.fields.get("job")) == ("host_oom_cgroup", job)
 
 
 @pytest.mark.parametrize(

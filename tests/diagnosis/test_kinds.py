@@ -300,6 +300,17 @@ def memory_limit_of_another_job() -> Incident:
     return story.incident(job_id="4711")
 
 
+def native_crash_and_its_echo() -> Incident:
+    story = Story(node_count=8).bootstrap().iterations().wait(5)
+    story.say("double free or corruption (!prev)", 2, 17).wait(1)
+    return story.network_victims(2).srun_exit(2, 0).incident()
+
+
+def native_crash_of_a_victim() -> Incident:
+    story = Story(node_count=8).bootstrap().iterations().wait(5).network_victims(2).wait(1)
+    return story.say("Fatal Python error: Segmentation fault", 0, 3).incident()
+
+
 def node_failure_that_only_peers_name() -> Incident:
     story = Story(node_count=6).bootstrap().iterations().wait(20).network_victims(3)
     return story.say(
@@ -1039,6 +1050,8 @@ KINDS: list[tuple[Callable[[], Incident], Expected]] = [
     (missing_command_that_did_not_matter, ("crash", "hardware_gpu", (1,), {X})),
     (missing_command_of_a_job_that_loads, ("none", "none", (), {N})),
     (memory_limit_of_another_job, ("none", "none", (), {N})),
+    (native_crash_and_its_echo, ("crash", "software_stack", (), {R})),
+    (native_crash_of_a_victim, ("crash", "hardware_network", (2,), {X})),
     (node_failure_that_only_peers_name, ("crash", "host", (3,), {X, R})),
     (checkpoint_error_that_every_rank_repeats, ("crash", "storage", (1,), {X})),
     (timeouts_without_a_hint, ("hang", "unknown", (), {R})),
