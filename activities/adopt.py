@@ -17,8 +17,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.assessment import Terms
 from activities.lineage import Handed, Inherited
+from activities.scheduler.lineage import read_lineage
 from activities.scheduler.protocol import JobRecord
-from activities.scheduler.resubmission import read_lineage
 from recovery.model import JobKey, NodeName, Value
 from recovery.optin import OptIn
 

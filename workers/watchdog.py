@@ -15,7 +15,8 @@ import structlog
 
 from activities.audit_spool import AuditSpool
 from activities.scheduler.protocol import Scheduler
-from activities.scheduler.watchdog import Round, Watchdog
+from activities.scheduler.rounds import Round
+from activities.scheduler.watchdog import Watchdog
 from workers.schedulers import open_scheduler
 from workers.settings import ClusterSettings, Settings
 

@@ -1,8 +1,9 @@
-"""The mark that relight leaves in a job's AdminComment while it holds the job.
+"""The mark that relight leaves in a job's AdminComment while it holds the job, or before it cancels one.
 
 Anyone who reads Slurm can tell from it who holds the job and since when; relight itself can tell its own holds from
-all others after any crash. The mark stands before the hold and is replaced by a short account after the release. What
-a site keeps in the field stays: other JSON keys beside ours, any other text under ``was``.
+all others after any crash, and its own cancellations from an owner's. The mark stands before the hold and is replaced
+by a short account after the release. What a site keeps in the field stays: other JSON keys beside ours, any other text
+under ``was``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
 from recovery.model import NodeName, Value
 
@@ -42,21 +43,47 @@ class Account(Value):
     """Nodes on the job's list for the sake of an earlier job of its chain."""
 
 
-_EITHER: TypeAdapter[Marker | Account] = TypeAdapter(Marker | Account)
+class Replaced(Value):
+    """What stands on a job that runs, just before relight cancels it because another one is there in its place."""
+
+    ends_for: str
+    """The key of the advice."""
+    since: AwareDatetime
+    """When it was about to be cancelled."""
+    why: str = Field(default="", max_length=200)
 
 
-def read_marker(admin_comment: str) -> Marker | Account | None:
-    """Return our mark or account, or None where there is neither or it is not readable as ours."""
+class PassedOver(Value):
+    """What stands on a job that was submitted anew, held, and must never be released for the sake of that."""
+
+    not_for: str
+    """The key of the advice."""
+    why: str = Field(default="", max_length=200)
+
+
+Word = Marker | Account | Replaced | PassedOver
+"""What relight says in an AdminComment; one at a time."""
+_WORD: TypeAdapter[Word] = TypeAdapter(Word)
+
+
+def read_marker(admin_comment: str) -> Word | None:
+    """Return what relight says there, or None where it says nothing or nothing that is readable as ours."""
     section = _document(admin_comment).get(_KEY)
     try:
-        return _EITHER.validate_python(section)
+        return _WORD.validate_python(section)
     except ValidationError:
         return None
 
 
-def write_marker(admin_comment: str, marker: Marker | Account) -> str:
-    """Return the admin comment with `marker` in it in place of an older one, and the site's own content kept; no longer
-    than `MAX_ADMIN_COMMENT_BYTES`."""
+def carries_mark(admin_comment: str, key: str) -> bool:
+    """Whether our mark for the advice with this key stands there."""
+    word = read_marker(admin_comment)
+    return isinstance(word, Marker) and word.holds == key
+
+
+def write_marker(admin_comment: str, marker: Word) -> str:
+    """Return the admin comment with `marker` in it in place of what relight said before, and the site's own content
+    kept; no longer than `MAX_ADMIN_COMMENT_BYTES`."""
     mark = marker.model_dump(mode="json", exclude_defaults=True)
     text = _json(_document(admin_comment) | {_KEY: mark})
     if len(text.encode()) > MAX_ADMIN_COMMENT_BYTES:

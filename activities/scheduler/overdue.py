@@ -1,4 +1,5 @@
-"""Which holds are relight's own, how long each has lasted, and which are to be released: all that the watchdog decides.
+"""Which holds of requeued jobs are relight's own, how long a hold has lasted, and whether it is to be released. Of jobs
+that were submitted anew `unreleased` tells which wait for their release.
 
 Nothing here reads a clock or speaks to anybody. Three clocks may be wrong: the worker's, which wrote ``since`` into the
 mark; the controller's, which set the submit time; ours. `Sightings` believes each only as far as we can check it:
@@ -23,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import re2
 
-from activities.scheduler.marker import Marker, read_marker
+from activities.scheduler.marker import Marker, carries_mark, read_marker
 from activities.scheduler.protocol import Hold, JobFlag, JobRecord, JobState
 from recovery.model import JobKey, Value
 
@@ -35,23 +37,51 @@ _ADVICE_KEY = re2.compile(
 )
 
 
+class Advised(NamedTuple):
+    """What the key of an advice says, see `recovery.model.Advice.key`."""
+
+    job: JobKey
+    attempt: int
+
+
 class OurHold(Value):
     """A hold that relight set and has not released."""
 
     job: JobKey
     attempt: int
-    """The attempt that the advice was for; the held one is the next."""
+    """The attempt of `job` that the audit trail tells of it at."""
     restart_count: int
     """Of the held attempt."""
+    kind: Hold
+    """REQUEUED, or USER: it was submitted anew, held."""
     advice_key: str
     since: datetime
-    """When the hold began by the mark and by the controller, whichever is later."""
+    """When the hold began, by the controller and by the mark where that was set before it, whichever is later."""
     why: str
+    stays: str = ""
+    """Why it must not be released for now, for a person; empty: it may."""
+    for_good: bool = False
+    """And never."""
 
     @property
     def key(self) -> str:
-        """Tells this hold from every other one, also of the same job."""
-        return f"{self.advice_key}/{self.restart_count}"
+        """Tells this hold from every other one, also of the same job or advice."""
+        which = f"as {self.job.job_id}" if self.anew else self.restart_count
+        return f"{self.advice_key}/{which}"
+
+    @property
+    def anew(self) -> bool:
+        """Whether the job was submitted anew and has never run, rather than requeued."""
+        return self.kind is Hold.USER
+
+    def lacks_account(self, record: JobRecord) -> bool:
+        """Whether an account of ours belongs into the job's AdminComment, once this hold is over."""
+        bare = self.anew and read_marker(record.admin_comment) is None
+        return bare or carries_mark(record.admin_comment, self.advice_key)
+
+    def lasts(self, record: JobRecord) -> bool:
+        """Whether a later read shows it still."""
+        return record.hold is self.kind and record.restart_count == self.restart_count
 
 
 class Release(Value):
@@ -61,10 +91,25 @@ class Release(Value):
     held_for: timedelta
 
 
+class Stay(Value):
+    """The hold is ours and has lasted too long, and must not be released; a person is told why."""
+
+    hold: OurHold
+
+
 class Leave(Value):
     """The job is not to be touched, and why: a few words for a person."""
 
     reason: str
+
+
+def read_advice_key(key: str) -> Advised | None:
+    """Return what `key` says; None where it is none."""
+    found = _ADVICE_KEY.fullmatch(key)
+    if found is None:
+        return None
+    first_submitted = datetime.fromtimestamp(int(found[3]), UTC)
+    return Advised(JobKey(cluster=found[1], job_id=found[2], submitted_at=first_submitted), int(found[4]))
 
 
 def our_hold(record: JobRecord) -> OurHold | Leave:
@@ -84,31 +129,30 @@ def our_hold(record: JobRecord) -> OurHold | Leave:
         return Leave(reason=f"held by another than relight ({record.hold.value})")
     if JobFlag.COMPLETING in record.flags:
         return Leave(reason="the attempt before is still ending")
-    found = _ADVICE_KEY.fullmatch(marker.holds)
-    if found is None or found[2] != record.job_id:
+    advised = read_advice_key(marker.holds)
+    if advised is None or advised.job.job_id != record.job_id:
         return Leave(reason="the mark is not of an advice for this job")
-    if record.restart_count > int(found[4]) + 1:
+    if record.restart_count > advised.attempt + 1:
         return Leave(reason="requeued by another since relight's own restart")
-    first_submitted = datetime.fromtimestamp(int(found[3]), UTC)
     return OurHold(
-        job=JobKey(cluster=found[1], job_id=record.job_id, submitted_at=first_submitted),
-        attempt=int(found[4]),
+        job=advised.job,
+        attempt=advised.attempt,
         restart_count=record.restart_count,
+        kind=Hold.REQUEUED,
         advice_key=marker.holds,
         since=max(_in_utc(marker.since), _in_utc(record.submitted_at)),
         why=marker.why,
     )
 
 
-def decide(record: JobRecord, held_for: timedelta, deadline: timedelta) -> Release | Leave:
-    """Say what is to be done with a job that `Sightings` has seen held for `held_for`."""
-    hold = our_hold(record)
+def decide(hold: OurHold | Leave, held_for: timedelta, deadline: timedelta) -> Release | Stay | Leave:
+    """Say what is to be done about a hold that `Sightings` has seen for `held_for`."""
     if isinstance(hold, Leave):
         return hold
     if held_for < deadline:
         left = deadline - held_for
         return Leave(reason=f"held by relight, for {left.total_seconds():.0f} s more at most")
-    return Release(hold=hold, held_for=held_for)
+    return Stay(hold=hold) if hold.stays else Release(hold=hold, held_for=held_for)
 
 
 REMEMBERED_S = 86_400.0

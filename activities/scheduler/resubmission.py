@@ -1,7 +1,7 @@
 """Submitting a job anew, as a pure function: from what the scheduler shows now to the one step that comes next.
 
     ended or forgotten:  submitted held -> released -> accounted for -> CONVERGED
-    still running:       submitted held -> the old one cancelled -> released -> accounted for -> CONVERGED
+    still running:       submitted held -> the old one marked, and cancelled -> released -> accounted for -> CONVERGED
 
 A job that can't be requeued comes back as another one, which carries in its own comment, from its first moment on,
 which order it was submitted for: `Lineage`. So a repetition after a crash or a lost answer finds it, and never submits
@@ -9,41 +9,32 @@ a second one that could run. Slurm may carry a submission out long after its cal
 a look at all jobs shows which is the only one that will be released: the one with the lowest number. The others have
 never run, and are cancelled; so is the only one, where a person has meanwhile cancelled or requeued the old job.
 
+The mark on the old one tells our cancel from its owner's, whoever comes to carry the order on (see `Replaced`).
+
 The comment is its owner's: who writes another's lineage into a job of their own gains nothing, since only jobs of the
 same owner count here, and a history is handed on only where the older job's workflow names this one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from activities.scheduler.marker import Account, read_marker
+from activities.scheduler.lineage import CLOCK_SKEW, QUIET, Lineage, in_order_of_submission, read_lineage
+from activities.scheduler.marker import Account, PassedOver, Replaced, read_marker
 from activities.scheduler.protocol import Hold, JobFlag, JobRecord, JobState
 from activities.scheduler.submission import Submission
-from recovery.model import Advice, Disposition, JobId, NodeName, Reconciliation, Value
-from recovery.optin import MAX_COMMENT_CHARS, OptIn, parse_comment
+from recovery.model import Advice, Disposition, NodeName, Reconciliation, Value
+from recovery.optin import OptIn
 
-KEY = "relight-resubmission"
-QUIET = timedelta(seconds=30)
-"""How long no new job may have shown after a submission without an answer before another one is sent."""
-
-
-class Lineage(Value):
-    """What a job that was submitted anew carries in its comment."""
-
-    order: str = Field(max_length=200)
-    """The key of the advice that it was submitted for: cluster, job, attempt and generation."""
-    of: JobId
-    """The job that it stands for."""
-    count: int = Field(ge=1, le=10_000)
-    """How often the first job of the line has been submitted anew."""
-    since: datetime
+MARK_LASTS = timedelta(seconds=60)
+"""An older mark on the old job is renewed before that is cancelled."""
+CANCELLED_WITHIN = 2 * MARK_LASTS
+"""After its mark. What cancels the old job later is somebody else."""
 
 
 class ResubmitOrder(Value):
@@ -59,10 +50,16 @@ class ResubmitOrder(Value):
     """Nodes that relight excluded earlier and that may be used again. Never the user's own."""
     ordered_at: datetime
 
-    @property
-    def lineage(self) -> Lineage:
-        """What the new job carries."""
-        return Lineage(order=self.advice.key, of=self.advice.job.job_id, count=self.count, since=self.ordered_at)
+    def lineage(self, sight: Sight, *, since: datetime, first: bool) -> Lineage:
+        """What a new job carries that `sight` calls for; see there."""
+        return Lineage(
+            order=self.advice.key,
+            of=self.advice.job.job_id,
+            count=self.count,
+            since=since,
+            first=first,
+            old_is_over=is_over(sight.old),
+        )
 
     def exclusions(self, submission: Submission, *, known: frozenset[NodeName]) -> tuple[NodeName, ...]:
         """The new job's whole list: the old one's, less what we withdraw, and what we exclude of the nodes that the
@@ -75,6 +72,7 @@ class Step(StrEnum):
     """One call to the scheduler, each safe to repeat."""
 
     SUBMIT = "submit"
+    MARK_OLD = "mark_old"
     CANCEL_OLD = "cancel_old"
     CANCEL_TWIN = "cancel_twin"
     CANCEL_NEW = "cancel_new"
@@ -102,28 +100,6 @@ class Sight(NamedTuple):
         return tuple(job for job in self.new[1:] if job.state is JobState.PENDING)
 
 
-def read_lineage(comment: str) -> Lineage | None:
-    """Return what a comment says of the job's line; None where it says nothing that can be read."""
-    if KEY not in comment:
-        return None
-    try:
-        return Lineage.model_validate(_document(comment).get(KEY))
-    except ValidationError:
-        return None
-
-
-def comment_with(order: ResubmitOrder, comment: str) -> str | None:
-    """Return the new job's comment: the old one's, with its lineage. None where that has no room in it, or is no JSON
-    object. A job that was taken under guard by hand opts in by it, in the way in which it is guarded."""
-    document = _document(comment)
-    if comment.strip() and not document:
-        return None
-    if parse_comment(comment) is None:
-        document |= {"relight": order.optin.model_dump(mode="json", exclude={"warning"}, exclude_none=True)}
-    text = json.dumps(document | {KEY: order.lineage.model_dump(mode="json")}, separators=(",", ":"))
-    return text if len(text) <= MAX_COMMENT_CHARS else None
-
-
 def look(jobs: Iterable[JobRecord], order: ResubmitOrder) -> Sight:
     """Return what a reading of all jobs shows of the order."""
     old, new = None, []
@@ -132,7 +108,7 @@ def look(jobs: Iterable[JobRecord], order: ResubmitOrder) -> Sight:
             old = job
         elif job.user == order.job.user and (lineage := read_lineage(job.comment)) is not None:
             new += [job] if lineage.order == order.advice.key else []
-    return Sight(old, tuple(sorted(new, key=lambda job: int(job.job_id.partition("_")[0]))))
+    return Sight(old, tuple(sorted(new, key=in_order_of_submission)))
 
 
 def next_step(
@@ -141,14 +117,14 @@ def next_step(
     """Return the step that `sight` calls for, or the reconciliation once nothing is left to do.
 
     `sent_at`: when a submission may have been sent for this order that no answer came to; None: none was.
-    `ended_by_us`: the old job may have been cancelled for this order.
+    `ended_by_us`: the old job was cancelled for this order, whatever its AdminComment says.
     """
     kept = sight.kept
     if kept is None:
         return _before_submission(sight.old, order, now, sent_at)
     if sight.twins:
         return Step.CANCEL_TWIN
-    overtaken = _overtaken(sight.old, order, ended_by_us=ended_by_us)
+    overtaken = overtaken_by(sight.old, order.advice.key, order.advice.attempt, ended_by_us=ended_by_us)
     if is_accounted_for(kept, order):
         return _converged(kept, order, now)
     if kept.state is JobState.CANCELLED:
@@ -165,21 +141,53 @@ def next_step(
         return Step.ACCOUNT
     if overtaken:
         return Step.CANCEL_NEW
-    if sight.old is None or (sight.old.state.ended and JobFlag.COMPLETING not in sight.old.flags):
+    word = read_marker(kept.admin_comment)
+    if isinstance(word, PassedOver):
+        return Reconciliation.abandoned("not_submitted", now, f"job {kept.job_id} was, and stays held: {word.why}")
+    return _towards_release(sight.old, order, now)
+
+
+def _towards_release(old: JobRecord | None, order: ResubmitOrder, now: datetime) -> Step:
+    if is_over(old):
         return Step.RELEASE
-    return Step.WAIT if JobFlag.COMPLETING in sight.old.flags else Step.CANCEL_OLD
+    if old is None or JobFlag.COMPLETING in old.flags:
+        return Step.WAIT
+    return Step.CANCEL_OLD if _is_marked(old, order, now) else Step.MARK_OLD
 
 
-def _overtaken(old: JobRecord | None, order: ResubmitOrder, *, ended_by_us: bool) -> str:
-    """Why the old job must not come back, or does so by itself; empty: it is as the advice found it."""
+def is_over(old: JobRecord | None) -> bool:
+    """Whether the old job has ended, with all of its processes, or is forgotten."""
+    return old is None or (old.state.ended and JobFlag.COMPLETING not in old.flags)
+
+
+def overtaken_by(old: JobRecord | None, order: str, attempt: int, *, ended_by_us: bool = False) -> str:
+    """Why the old job must not come back as another one, or does so by itself; empty: it is as the advice found it.
+
+    `order` and `attempt` are the advice's key and attempt; `ended_by_us` as in `next_step`.
+    """
     if old is None:
         return ""
     if old.state is JobState.COMPLETED:
         return "completed"
     if old.state is JobState.CANCELLED:
-        return "" if ended_by_us else "owner_cancelled"
-    requeued = old.restart_count > order.advice.attempt or old.state is JobState.PENDING
+        return "" if ended_by_us or was_cancelled_for(old, order) else "owner_cancelled"
+    requeued = old.restart_count > attempt or old.state is JobState.PENDING
     return "superseded" if requeued else ""
+
+
+def was_cancelled_for(old: JobRecord, order: str) -> bool:
+    """Whether relight cancelled the old job for the order, as far as its mark tells."""
+    word = read_marker(old.admin_comment)
+    if not isinstance(word, Replaced) or word.ends_for != order or old.ended_at is None:
+        return False
+    return -CLOCK_SKEW <= old.ended_at - word.since <= CANCELLED_WITHIN
+
+
+def _is_marked(old: JobRecord, order: ResubmitOrder, now: datetime) -> bool:
+    word = read_marker(old.admin_comment)
+    if not isinstance(word, Replaced) or word.ends_for != order.advice.key:
+        return False
+    return -CLOCK_SKEW <= now - word.since < MARK_LASTS
 
 
 def is_accounted_for(new: JobRecord, order: ResubmitOrder) -> bool:
@@ -191,7 +199,7 @@ def is_accounted_for(new: JobRecord, order: ResubmitOrder) -> bool:
 def _before_submission(
     old: JobRecord | None, order: ResubmitOrder, now: datetime, sent_at: datetime | None
 ) -> Step | Reconciliation:
-    if overtaken := _overtaken(old, order, ended_by_us=False):
+    if overtaken := overtaken_by(old, order.advice.key, order.advice.attempt):
         return Reconciliation.abandoned(overtaken, now, "the job was not submitted anew: it changed after the advice")
     if now > order.advice.expires_at:
         return Reconciliation.abandoned("advice_expired", now, "no job was submitted in time")
@@ -219,14 +227,3 @@ def _converged(kept: JobRecord, order: ResubmitOrder, now: datetime) -> Reconcil
 def _is_of_the_attempt(job: JobRecord, order: ResubmitOrder) -> bool:
     ahead = job.restart_count - order.advice.attempt
     return job.submitted_at == order.job.submitted_at if ahead == 0 else ahead > 0
-
-
-def _document(comment: str) -> dict[str, Any]:
-    """The comment as JSON; empty where it is no object."""
-    if len(comment) > MAX_COMMENT_CHARS:
-        return {}
-    try:
-        document = json.loads(comment)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}

@@ -30,7 +30,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from activities.scheduler.marker import Account, Marker, read_marker
+from activities.scheduler.marker import Account, Marker, carries_mark, read_marker
 from activities.scheduler.protocol import Hold, JobFlag, JobRecord, JobState
 from recovery.model import Advice, Disposition, JobId, NodeName, Reconciliation, Value
 
@@ -99,8 +99,7 @@ def next_step(record: JobRecord, order: ActOrder, now: datetime, *, sent: Sent) 
 
 def is_ours(record: JobRecord, order: ActOrder) -> bool:
     """Whether the record carries the mark of exactly this order."""
-    marker = read_marker(record.admin_comment)
-    return isinstance(marker, Marker) and marker.holds == order.advice.key
+    return carries_mark(record.admin_comment, order.advice.key)
 
 
 def held_by_us(record: JobRecord, order: ActOrder, *, sent: Sent) -> bool:

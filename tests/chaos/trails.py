@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from activities.audit import AuditTrail
-from activities.scheduler.watchdog import WHO as WATCHDOG
+from activities.scheduler.watchdog_ledger import WHO as WATCHDOG
 from recovery.audit import AuditEvent
 from recovery.model import JobId
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.scheduler.resubmission import read_lineage
+from activities.scheduler.lineage import read_lineage
 from tests.endtoend.conftest import Servers
 from tests.endtoend.service import Service
 from tests.endtoend.simulated_jobs import submit

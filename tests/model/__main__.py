@@ -15,6 +15,7 @@ import structlog
 
 from activities.scheduler import requeue
 from tests.model.guarded import play_guarded
+from tests.model.resubmitted import play_resubmitted
 from tests.protocol.machine import Protocol, WithWindows, play
 
 CHUNK = 500
@@ -32,13 +33,14 @@ MODELS: dict[str, Callable[[int], None]] = {
     "act": _play_protocol,
     "act, others act between read and call": _play_with_windows,
     "act and watchdog": play_guarded,
+    "submitted anew, and watchdog": play_resubmitted,
 }
 
 
 def main() -> int:
     """Share the runs out among the models and the processors, and say what was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
-    parser.add_argument("--runs", type=int, default=100_000, help="in all; each model gets a third")
+    parser.add_argument("--runs", type=int, default=100_000, help="in all; each model gets its share")
     parser.add_argument("--seed", type=int, default=0, help="the first seed of each model")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
@@ -58,6 +60,7 @@ def main() -> int:
 
 
 def _play_chunk(name: str, seeds: range) -> list[str]:
+    logging.disable(logging.WARNING)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     # The only clock of the models is their own, so that a run can be repeated.
     requeue.STALE_AFTER_S = math.inf

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from activities.scheduler import overdue, requeue, watchdog
+from activities.scheduler import overdue, requeue, rounds, watchdog
 from activities.scheduler.marker import Marker
 from activities.scheduler.overdue import OurHold, Release
 from activities.scheduler.protocol import Hold, JobRecord
@@ -33,12 +33,12 @@ def test_whatever_happens_no_job_waits_for_us_beyond_the_deadline() -> None:
 
 
 def releases_whatever_is_marked_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(watchdog, "decide", lambda record, held_for, _: overdue.decide(record, held_for, timedelta()))
+    patch.setattr(watchdog, "decide", lambda hold, held_for, _: overdue.decide(hold, held_for, timedelta()))
 
 
 def never_releases(patch: pytest.MonkeyPatch) -> None:
-    async def release(self: Watchdog, decision: Release) -> watchdog.Seen:
-        return self._of(decision, watchdog.Outcome.RELEASED, "surely")
+    async def release(self: Watchdog, decision: Release) -> rounds.Seen:
+        return self._of(decision, rounds.Outcome.RELEASED, "surely")
 
     patch.setattr(Watchdog, "_release", release)
 
@@ -49,7 +49,13 @@ def takes_any_requeued_hold_for_ours(patch: pytest.MonkeyPatch) -> None:
             return overdue.Leave(reason="not held by a requeue")
         job = JobKey(cluster="alpha", job_id=record.job_id, submitted_at=START)
         return OurHold(
-            job=job, attempt=0, restart_count=record.restart_count, advice_key="any", since=record.submitted_at, why=""
+            job=job,
+            attempt=0,
+            restart_count=record.restart_count,
+            kind=Hold.REQUEUED,
+            advice_key="any",
+            since=record.submitted_at,
+            why="",
         )
 
     patch.setattr(overdue, "our_hold", our_hold)
@@ -79,7 +85,7 @@ def dies_often(real: Callable[..., None]) -> Callable[..., None]:
         real(self, *arguments, **more)
         look = self.look
 
-        async def look_and_forget() -> watchdog.Round:
+        async def look_and_forget() -> rounds.Round:
             self._sightings = overdue.Sightings()
             return await look()
 

@@ -15,7 +15,7 @@ from activities.assessment import AttributeOrder
 from activities.logs.attempt import AttemptLog
 from activities.logs.protocol import LogCursor
 from activities.scheduler import requeue, steps, watchdog
-from activities.scheduler.overdue import Leave
+from activities.scheduler.overdue import Leave, OurHold
 from activities.scheduler.protocol import Hold, JobRecord, JobState, SchedulerUnavailable
 from activities.scheduler.requeue import Carrying, SchedulerActs
 from activities.scheduler.steps import ActOrder
@@ -88,7 +88,7 @@ def _takes_silence_for_the_end_of_the_job(patch: pytest.MonkeyPatch) -> None:
 
 
 def _never_finds_a_hold_overdue(patch: pytest.MonkeyPatch) -> None:
-    def decide(record: JobRecord, held_for: timedelta, deadline: timedelta) -> Leave:
+    def decide(hold: OurHold | Leave, held_for: timedelta, deadline: timedelta) -> Leave:
         return Leave(reason="there is time")
 
     patch.setattr(watchdog, "decide", decide)

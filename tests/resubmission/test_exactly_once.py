@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from activities.scheduler import resubmission, resubmit
+from activities.scheduler.lineage import read_lineage
 from activities.scheduler.protocol import JobState
-from activities.scheduler.resubmission import Sight, read_lineage
+from activities.scheduler.resubmission import Sight
 from recovery.model import Disposition, Reconciliation
 from tests.resubmission.world import OLD, World
 
@@ -81,5 +82,5 @@ async def test_a_submission_that_is_not_held_is_found_out(monkeypatch: pytest.Mo
 
 
 async def test_an_owners_word_that_is_not_heard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resubmission, "_overtaken", lambda *_old, **_more: "")
+    monkeypatch.setattr(resubmission, "overtaken_by", lambda *_old, **_more: "")
     assert await broken_promises(running=True)

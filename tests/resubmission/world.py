@@ -15,8 +15,10 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.scheduler.lineage import read_lineage
+from activities.scheduler.marker import Replaced, read_marker
 from activities.scheduler.protocol import ClusterReading, JobRecord, JobState, NodeRecord, SchedulerUnavailable
-from activities.scheduler.resubmission import ResubmitOrder, read_lineage
+from activities.scheduler.resubmission import CANCELLED_WITHIN, ResubmitOrder
 from activities.scheduler.resubmit import Resubmitter
 from activities.scheduler.simulated_wire import JobSpec
 from activities.scheduler.submission import Submission
@@ -38,7 +40,7 @@ class WorldScheduler:
         self.cluster = cluster
         self.now: datetime = START + timedelta(minutes=1)
         self._draw = draw
-        self._calm = calm
+        self.calm = calm
         self._late: list[Callable[[], object]] = []
         self.before_each: Callable[[str], None] = lambda _verb: None
 
@@ -50,7 +52,8 @@ class WorldScheduler:
         return reading
 
     async def job(self, job_id: JobId) -> JobRecord:
-        raise NotImplementedError
+        record: JobRecord = await self._call("job", lambda: self.cluster.record(job_id))
+        return record
 
     async def nodes(self) -> tuple[NodeRecord, ...]:
         return self.cluster.node_records()
@@ -85,8 +88,8 @@ class WorldScheduler:
     async def _call(self, verb: str, carry_out: Callable[[], Any]) -> Any:
         await asyncio.sleep(0)
         self.before_each(verb)
-        self.pass_time(self._draw.choice((1, 1, 1, 5, 20)))
-        fate = "answered" if self._calm or verb == "jobs" else self._draw.choice(FATES)
+        self.pass_time(1 if self.calm else self._draw.choice((1, 1, 1, 5, 20)))
+        fate = "answered" if self.calm or verb in ("jobs", "job") else self._draw.choice(FATES)
         if fate == "lost":
             raise SchedulerUnavailable("lost")
         if fate == "late":
@@ -114,7 +117,7 @@ class WorldScheduler:
 class World:
     """A run from a seed."""
 
-    def __init__(self, seed: int, *, running: bool, resubmitter: type[Resubmitter] = Resubmitter) -> None:
+    def __init__(self, seed: int, *, running: bool, scheduler: type[WorldScheduler] = WorldScheduler) -> None:
         self.draw = random.Random(seed)
         self.cluster = Cluster(("node01", "node02", "node03", "node04"), Path("/jobs"), Timing(epilog_s=1))
         comment = json.dumps({"relight": {"mode": "act"}})
@@ -122,7 +125,7 @@ class World:
         self.cluster.tick(START)
         if not running:
             self.cluster.attempt_gone(OLD, 1, 0, START + timedelta(seconds=30))
-        self.scheduler = WorldScheduler(self.cluster, self.draw, calm=seed == 0)
+        self.scheduler = scheduler(self.cluster, self.draw, calm=seed == 0)
         self.scheduler.pass_time(3)
         self.advice: Advice = an_advice(
             job=JobKey(cluster="alpha", job_id=OLD, submitted_at=START), expires_at=START + timedelta(minutes=15)
@@ -134,7 +137,6 @@ class World:
             count=1,
             ordered_at=self.scheduler.now,
         )
-        self._make = resubmitter
         self.disturbed = ""
         self.started: set[str] = set()
         """The jobs submitted for the order that ever ran."""
@@ -146,7 +148,16 @@ class World:
     @property
     def old_state(self) -> JobState | None:
         """None once the cluster has forgotten the job."""
-        return next((job.state for job in self.cluster.records() if job.job_id == OLD), None)
+        old = self.job(OLD)
+        return old.state if old is not None else None
+
+    def looks_like_ours(self) -> bool:
+        """Whether nobody could tell a cancel at this moment from the one that relight is about to send."""
+        word = read_marker(self.cluster.record(OLD).admin_comment)
+        return isinstance(word, Replaced) and self.scheduler.now - word.since <= CANCELLED_WITHIN + timedelta(seconds=1)
+
+    def job(self, job_id: str) -> JobRecord | None:
+        return next((job for job in self.cluster.records() if job.job_id == job_id), None)
 
     async def play(self) -> Reconciliation:
         """Try the order until it is settled."""
@@ -158,25 +169,25 @@ class World:
         raise AssertionError("never settled")
 
     async def _try(self, number: int) -> Reconciliation | None:
-        acts = self._make(self.scheduler, settle_s=0, clock=lambda: self.scheduler.now)  # type: ignore[arg-type]
+        acts = Resubmitter(self.scheduler, settle_s=0, clock=lambda: self.scheduler.now)  # type: ignore[arg-type]
         environment = ActivityEnvironment()
         environment.info = replace(environment.info, attempt=number)
-        task = asyncio.ensure_future(_run(environment.run(acts.submit_anew, self.order)))
+        task = asyncio.ensure_future(_run(lambda: environment.run(acts.submit_anew, self.order)))
         self.scheduler.before_each = lambda verb: self._meanwhile(verb, task)
         try:
             return await task
         except asyncio.CancelledError:
             return None
 
-    def _meanwhile(self, verb: str, task: asyncio.Future[Any]) -> None:
+    def _meanwhile(self, verb: str, task: asyncio.Future[Any] | None) -> None:
         self._look()
         event = self.draw.choice(EVENTS)
         running = self.old_state is JobState.RUNNING
-        if event == "the worker dies":
+        if event == "the worker dies" and task is not None:
             task.cancel()
         elif event == "time passes":
             self.scheduler.pass_time(30)
-        elif event == "the old job is cancelled" and running and not self.submitted and verb != "submit":
+        elif event == "the old job is cancelled" and running and verb != "submit" and not self.looks_like_ours():
             self.disturbed = "cancelled"
             self.cluster.cancel(OLD, self.scheduler.now, by="alice")
             self.cluster.attempt_gone(OLD, 0, 15, self.scheduler.now)
@@ -196,8 +207,8 @@ class World:
         self.started |= {job.job_id for job in self.submitted if job.state is JobState.RUNNING}
 
 
-async def _run(outcome: Awaitable[Reconciliation]) -> Reconciliation | None:
+async def _run(act: Callable[[], Awaitable[Reconciliation]]) -> Reconciliation | None:
     try:
-        return await outcome
+        return await act()
     except ApplicationError:
         return None

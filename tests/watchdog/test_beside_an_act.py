@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from activities.scheduler.marker import Account, Marker, read_marker, write_marker
-from activities.scheduler.overdue import Release, decide
+from activities.scheduler.overdue import Release, decide, our_hold
 from activities.scheduler.protocol import ClusterReading, Hold, JobState, JobUnknown, SchedulerError
 from activities.scheduler.requeue import SchedulerActs
 from activities.scheduler.simulated_wire import JobSpec
@@ -157,7 +157,7 @@ def test_when_the_worker_dies_anywhere_after_its_mark_two_looks_leave_nothing_he
 
 def test_the_acts_next_step_after_a_release_sets_the_exclusions_that_are_missing_and_ends() -> None:
     order, held = an_order(), a_held_job()
-    assert isinstance(decide(held, timedelta(hours=1), timedelta(minutes=5)), Release)
+    assert isinstance(decide(our_hold(held), timedelta(hours=1), timedelta(minutes=5)), Release)
     released = held.model_copy(update={"hold": Hold.NONE})
     assert next_step(released, order, START, sent=Sent.HOLD) is Step.CONSTRAIN
     account = write_marker(held.admin_comment, Account(did=order.advice.key))

@@ -17,8 +17,8 @@ import pytest
 from activities.audit_spool import AuditSpool
 from activities.scheduler.marker import Account, Marker, read_marker, write_marker
 from activities.scheduler.protocol import Hold
+from activities.scheduler.rounds import Outcome
 from activities.scheduler.simulated_wire import JobSpec
-from activities.scheduler.watchdog import Outcome
 from recovery.audit import AuditEvent, AuditKind
 from recovery.model import JobKey
 from tests.protocol.parts import an_advice

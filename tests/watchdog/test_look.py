@@ -20,7 +20,8 @@ from activities.scheduler.protocol import (
     SchedulerError,
     SchedulerUnavailable,
 )
-from activities.scheduler.watchdog import Outcome, Watchdog
+from activities.scheduler.rounds import Outcome
+from activities.scheduler.watchdog import Watchdog
 from recovery.audit import AuditKind
 from recovery.model import Disposition, Mode
 from tests.protocol.parts import JOB, START

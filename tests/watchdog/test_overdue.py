@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activities.scheduler.marker import Account, Marker, read_marker, write_marker
@@ -25,8 +25,8 @@ def held(**changes: Any) -> OurHold:
 
 
 def test_a_hold_of_ours_is_released_at_its_deadline_and_not_before() -> None:
-    assert isinstance(decide(a_held_job(), DEADLINE - S, DEADLINE), Leave)
-    release = decide(a_held_job(), DEADLINE, DEADLINE)
+    assert isinstance(decide(our_hold(a_held_job()), DEADLINE - S, DEADLINE), Leave)
+    release = decide(our_hold(a_held_job()), DEADLINE, DEADLINE)
     assert isinstance(release, Release)
     assert release.hold.job == JOB
     assert (release.hold.attempt, release.hold.restart_count, release.hold.why) == (0, 1, "a GPU is gone")
@@ -51,7 +51,7 @@ def test_a_hold_of_ours_is_released_at_its_deadline_and_not_before() -> None:
     ],
 )
 def test_everything_else_is_left_alone_however_long_it_waits(changes: dict[str, Any], reason: str) -> None:
-    left = decide(a_held_job(**changes), timedelta(days=365), DEADLINE)
+    left = decide(our_hold(a_held_job(**changes)), timedelta(days=365), DEADLINE)
     assert isinstance(left, Leave)
     assert reason in left.reason
 
@@ -65,7 +65,7 @@ def test_everything_else_is_left_alone_however_long_it_waits(changes: dict[str, 
 )
 def test_a_mark_that_names_no_advice_is_not_ours(key: str) -> None:
     comment = write_marker("", Marker(holds=key, since=START))
-    assert isinstance(decide(a_held_job(admin_comment=comment), timedelta(days=1), DEADLINE), Leave)
+    assert isinstance(decide(our_hold(a_held_job(admin_comment=comment)), timedelta(days=1), DEADLINE), Leave)
 
 
 def test_an_array_tasks_own_hold_is_ours() -> None:
@@ -158,11 +158,12 @@ RECORDS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(record=RECORDS, held_for=st.timedeltas(min_value=timedelta()))
 def test_only_a_pending_job_in_the_hold_of_a_requeue_with_our_mark_is_ever_released(
     record: JobRecord, held_for: timedelta
 ) -> None:
-    if isinstance(decide(record, held_for, DEADLINE), Release):
+    if isinstance(decide(our_hold(record), held_for, DEADLINE), Release):
         marker = read_marker(record.admin_comment)
         assert isinstance(marker, Marker)
         assert record.state is JobState.PENDING
@@ -172,6 +173,7 @@ def test_only_a_pending_job_in_the_hold_of_a_requeue_with_our_mark_is_ever_relea
         assert held_for >= DEADLINE
 
 
+@settings(deadline=None)
 @given(
     begun=st.floats(0, 200),
     worker_off=st.sampled_from([0.0, -1e6, 1e6, -30.0, 30.0]),

@@ -16,7 +16,8 @@ from activities.scheduler.cli import SlurmCli
 from activities.scheduler.command import LocalRunner
 from activities.scheduler.marker import Account, Marker, read_marker, write_marker
 from activities.scheduler.protocol import Hold, JobRecord, JobState
-from activities.scheduler.watchdog import Outcome, Watchdog
+from activities.scheduler.rounds import Outcome
+from activities.scheduler.watchdog import Watchdog
 from recovery.audit import AuditKind
 from recovery.model import JobKey, Mode
 from tests.embedded.places import open_directory

@@ -10,7 +10,7 @@ from workers.cli.context import Json, Options, run
 from workers.cli.output import CliError, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from activities.scheduler.watchdog import Round
+    from activities.scheduler.rounds import Round
     from workers.settings import Settings
 
 
