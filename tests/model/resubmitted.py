@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from activities.scheduler.lineage import CLOCK_SKEW, PROMPT, read_lineage
-from activities.scheduler.marker import carries_mark
+from activities.scheduler.marker import Replaced, carries_mark, read_marker
 from activities.scheduler.protocol import Hold, JobRecord, JobState
 from activities.scheduler.resubmission import MARK_LASTS
 from activities.scheduler.unreleased import LONGEST_GAP
@@ -197,9 +197,11 @@ class Resubmitted(Eventful):
         )
 
     def _cancelled_in_time(self, old: JobRecord) -> bool:
-        """Whether the call that cancelled the old job was carried out soon."""
-        sent_at = self.scheduler.cancel_sent_at.get(OLD)
-        return sent_at is not None and old.ended_at is not None and old.ended_at - sent_at <= MARK_LASTS
+        """Whether the call that cancelled the old job was carried out soon, and no older mark came after it."""
+        sent_at, word = self.scheduler.cancel_sent_at.get(OLD), read_marker(old.admin_comment)
+        if sent_at is None or old.ended_at is None or old.ended_at - sent_at > MARK_LASTS:
+            return False
+        return not isinstance(word, Replaced) or sent_at - word.since <= MARK_LASTS
 
 
 def play_resubmitted(seed: int) -> None:
