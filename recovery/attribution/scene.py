@@ -24,8 +24,10 @@ from recovery.signatures.lines import LinePrefix, clean, parse_prefix
 _ITERATIONS_THAT_PROVE_SURVIVAL = 2
 _PROGRAMS = ("stdout", "stderr", "")
 _OF_SLURM = ("srun: ", "slurmstepd: ")
+_DONE_WITHOUT = frozenset({"program_not_found", "service_unavailable", "remote_file_missing", "gpu_driver_unreachable"})
+"""What a script may miss and go on, unless it is the end of a traceback."""
 _SCRIPTS_GO_ON = timedelta(minutes=1)
-"""A script that ends because of a command that it does not find ends at once."""
+"""A script that ends because of such a line ends at once."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,9 @@ class Scene:
 
     def survived(self, reading: Reading) -> bool:
         """Whether training went on after this line: several iterations finished behind it. A line that was forwarded
-        late counts from when it says that it happened. A command that a script does not find may be none that matters:
-        such a line is survived by what programs say much later."""
-        if reading.cause == "program_not_found" and self._script_went_on(reading):
+        late counts from when it says that it happened. A command or a service that a script can do without is survived
+        when programs say something much later."""
+        if reading.cause in _DONE_WITHOUT and self._script_went_on(reading):
             return True
         if reading.forwarded_late and reading.at:
             return sum(1 for r in self.iterations if r.at and r.at > reading.at) >= _ITERATIONS_THAT_PROVE_SURVIVAL
@@ -83,7 +85,13 @@ class Scene:
         return after >= _ITERATIONS_THAT_PROVE_SURVIVAL
 
     def _script_went_on(self, reading: Reading) -> bool:
-        return bool(reading.at and self._last_word_at and self._last_word_at - reading.at > _SCRIPTS_GO_ON)
+        if reading.order in self._uncaught or not reading.at or not self._last_word_at:
+            return False
+        return self._last_word_at - reading.at > _SCRIPTS_GO_ON
+
+    @functools.cached_property
+    def _uncaught(self) -> frozenset[int]:
+        return frozenset(e.last.order for e in self.exceptions)
 
     @functools.cached_property
     def _last_word_at(self) -> datetime | None:

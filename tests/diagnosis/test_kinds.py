@@ -288,6 +288,18 @@ def missing_command_of_a_job_that_loads() -> Incident:
     return _script_without_modules().say("Loading checkpoint shards:  40%", 0, 0).incident()
 
 
+def services_that_a_start_did_without() -> Incident:
+    story = Story().say("fatal: unable to access 'https://github.com/o/r/': Could not resolve host: github.com", 0)
+    story.say("Failed to initialize NVML: Unknown Error", 1)
+    story.say("wandb: ERROR Failed to resolve 'api.wandb.ai' (Temporary failure in name resolution)", 0, 0)
+    return story.wait(200).say("building index shard 4 of 40", 0, 0).incident()
+
+
+def service_that_a_start_could_not_do_without() -> Incident:
+    story = Story().traceback(0, "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='hub', port=443)")
+    return story.wait(200).say("Exception ignored in atexit callback", 0, 0).srun_exit(0).incident()
+
+
 def memory_limit_of_another_job() -> Incident:
     story = Story().iterations()
     story.kernel(
@@ -1049,6 +1061,8 @@ KINDS: list[tuple[Callable[[], Incident], Expected]] = [
     (program_missing_for_the_script, ("crash", "user_code", (), {S})),
     (missing_command_that_did_not_matter, ("crash", "hardware_gpu", (1,), {X})),
     (missing_command_of_a_job_that_loads, ("none", "none", (), {N})),
+    (services_that_a_start_did_without, ("none", "none", (), {N})),
+    (service_that_a_start_could_not_do_without, ("crash", "infra_transient", (), {W})),
     (memory_limit_of_another_job, ("none", "none", (), {N})),
     (native_crash_and_its_echo, ("crash", "software_stack", (), {R})),
     (native_crash_of_a_victim, ("crash", "hardware_network", (2,), {X})),
