@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from activities.scheduler.lineage import read_lineage
+from activities.scheduler.lineage import QUIET, read_lineage
 from activities.scheduler.marker import Account, Marker, PassedOver, Replaced, read_marker, write_marker
 from activities.scheduler.protocol import Hold, JobRecord, JobState
 from recovery.model import Disposition, Reconciliation
@@ -146,3 +146,20 @@ async def test_what_the_watchdog_passed_over_stays_held_and_the_outcome_says_so(
     assert gave_up(outcome) == (Disposition.ABANDONED, "not_submitted")
     assert "stays held: job 9 is the one for its order" in outcome.detail
     assert world.new.hold is Hold.USER
+
+
+async def test_who_was_stopped_in_the_midst_of_a_look_counts_with_another_try_meanwhile() -> None:
+    class Stopped(Killed):
+        def _meanwhile(self, verb: str, task: asyncio.Future[object] | None) -> None:
+            if not self.calls:
+                self.scheduler.pass_time(60)
+            super()._meanwhile(verb, task)
+
+    world = Stopped("nothing", running=False)
+    outcome = await world._try(1)
+    assert outcome is not None
+    assert outcome.disposition is Disposition.CONVERGED
+    lineage = read_lineage(world.new.comment)
+    assert lineage is not None
+    assert not lineage.first
+    assert lineage.since >= world.order.ordered_at + QUIET, "it waits for what the other one may have sent"

@@ -84,7 +84,7 @@ def _print(rounds: tuple[Round, ...]) -> None:
     ]
     answered = any(not look.silence for look in rounds)
     if rows or answered:
-        print_table(("JOB", "HELD FOR", "OUTCOME", "WHY"), rows, empty="no job carries a mark of relight's")
+        print_table(("JOB", "HELD FOR", "OUTCOME", "WHY"), rows, empty="no job waits because of relight")
     for look in rounds:
         if look.silence:
             console().print(f"{look.cluster}: no answer, nothing done: {look.silence}", markup=False)
