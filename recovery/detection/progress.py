@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re2
 
-from recovery.detection.forms import ANY_FORM, FORMS, Form, Groups, integer, number
+from recovery.detection.form_readers import Form, Groups, integer, number
+from recovery.detection.forms import ANY_FORM, FORMS
 from recovery.detection.markers import IterationFinished, Marker
 
 MAX_LINE_CHARS = 4_096

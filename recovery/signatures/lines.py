@@ -78,7 +78,7 @@ class LinePrefix:
     rest: str
     """The line without its prefixes."""
     rank: int | None = None
-    """The global rank, from ``[rank12]:`` or ``rank12:``."""
+    """The global rank, from ``[rank12]:``, ``rank12:`` or mpirun's ``[1,12]<stdout>:``."""
     task: int | None = None
     """The Slurm task, from ``srun --label``; the rank where one process runs per task."""
     host: str = ""
@@ -89,7 +89,9 @@ class LinePrefix:
     """The time that the line itself carries; without a zone where it names none."""
 
 
-_RANK = re2.compile(r"^\s*(?:\[rank ?(\d{1,7})\]:?|rank ?(\d{1,7}):) ?")
+_RANK = re2.compile(r"^\s*(?:\[(?:rank|RANK) ?(\d{1,7})\]:?|rank ?(\d{1,7}):) ?")
+_MPI_RANK = re2.compile(r"^\s*\[\d{1,5},(\d{1,7})\]<std(?:out|err|diag)>: ?")
+_RAY_WORKER = re2.compile(r"^\s*\([^()]{0,200}\bpid=\d{1,9}[^()]{0,100}\) ?")
 _TASK = re2.compile(r"^ {0,6}(\d{1,7}):(?: |$)")
 _TORN_RANK = re2.compile(r"\[rank(\d{1,7})\]: ?")
 _LOCAL_RANK = re2.compile(r"^\s*\[\w+?\d{1,4}\]:")
@@ -136,14 +138,14 @@ def _peel(prefix: LinePrefix, nodes: Collection[str]) -> bool:
     """Take one prefix off. The first character decides which kinds are tried: a regular expression costs far more."""
     start = prefix.rest[:8].lstrip()[:1]
     if start == "[":
-        return _peel_stamp(prefix) or _peel_rank(prefix)
+        return _peel_stamp(prefix) or _peel_rank(prefix) or _peel_mpi_rank(prefix)
     if start.isdigit():
         return _peel_syslog(prefix) or _peel_stamp(prefix) or _peel_task(prefix) or _peel_named(prefix, nodes)
     if start.isupper():
         return _peel_syslog(prefix) or _peel_stamp(prefix) or _peel_named(prefix, nodes)
     if start.isalpha():
         return _peel_named(prefix, nodes) or (start in "rk" and (_peel_rank(prefix) or _peel_stamp(prefix)))
-    return start == "(" and _peel_stamp(prefix)
+    return start == "(" and (_peel_stamp(prefix) or _peel_ray_worker(prefix))
 
 
 def _peel_named(prefix: LinePrefix, nodes: Collection[str]) -> bool:
@@ -156,7 +158,7 @@ def _peel_named(prefix: LinePrefix, nodes: Collection[str]) -> bool:
 
 
 def _peel_rank(prefix: LinePrefix) -> bool:
-    found = _RANK.match(prefix.rest) if "rank" in prefix.rest[:16] else None
+    found = _RANK.match(prefix.rest) if "rank" in prefix.rest[:16].lower() else None
     if found:
         if prefix.rank is None:
             prefix.rank = int(found.group(1) or found.group(2))
@@ -166,6 +168,25 @@ def _peel_rank(prefix: LinePrefix) -> bool:
     if local:
         prefix.rest = prefix.rest[local.end() :]
     return local is not None
+
+
+def _peel_mpi_rank(prefix: LinePrefix) -> bool:
+    found = _MPI_RANK.match(prefix.rest)
+    if not found:
+        return False
+    if prefix.rank is None:
+        prefix.rank = int(found.group(1))
+    prefix.rest = prefix.rest[found.end() :]
+    return True
+
+
+def _peel_ray_worker(prefix: LinePrefix) -> bool:
+    """Ray's driver puts the actor's name and process before what it forwards: ``(Trainer pid=12, ip=10.0.0.2) ``."""
+    found = _RAY_WORKER.match(prefix.rest) if "pid=" in prefix.rest[:_LONGEST_NAME] else None
+    if not found:
+        return False
+    prefix.rest = prefix.rest[found.end() :]
+    return True
 
 
 def _peel_syslog(prefix: LinePrefix) -> bool:
