@@ -17,6 +17,9 @@ class FileLogs(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["files"] = "files"
+    step_files: bool = True
+    """Read also the files that a job's batch script names for the output of its steps (``srun --output``, redirections,
+    ``tee``), as far as they can be told from the script."""
 
     @property
     def called(self) -> str:

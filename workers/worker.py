@@ -127,7 +127,7 @@ async def _serving(client: Client, cluster: ClusterSettings, state_dir: Path, re
         snapshots = ClusterSnapshots(cluster.name, scheduler, cluster.poll_interval_s)
         stack.callback(asyncio.create_task(snapshots.run(), name=f"snapshots of {cluster.name}").cancel)
         metrics = await stack.enter_async_context(open_metrics(cluster))
-        logs = await stack.enter_async_context(open_log_source(cluster))
+        logs = await stack.enter_async_context(open_log_source(cluster, scheduler))
         service = await stack.enter_async_context(open_attribution_service(cluster))
         assessor = Assessor(
             SharedReads(scheduler),

@@ -117,11 +117,18 @@ class AttemptLog:
     async def _find_beginnings(self) -> None:
         if self._record is None:
             return
+        self._logs.look(self._record)
+        self._leave_what_is_over(self._record)
         known = {cursor.source for cursor in self.cursors}
         for source in self.sources:
             if source not in known and (found := await self._logs.beginning(source, self._record)) is not None:
                 self.began += (found,)
                 self.cursors += (found,)
+
+    def _leave_what_is_over(self, record: JobRecord) -> None:
+        over = {cursor.source for cursor in self.cursors if self._logs.is_over(cursor.source, record)}
+        self.began = tuple(cursor for cursor in self.began if cursor.source not in over)
+        self.cursors = tuple(cursor for cursor in self.cursors if cursor.source not in over)
 
     def _believe(self, chunks: list[Chunk], now: datetime) -> list[HeardLine]:
         by_family: dict[str, list[Chunk]] = {}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from activities.blindness import Blindness
 from activities.logs.protocol import Chunk, LogCursor, LogRange, SourceState
 from activities.logs.reading import cursor_before_end, read_after, read_stretch
+from activities.logs.steps import StepFiles
 from activities.logs.turns import Turns
 from activities.scheduler.protocol import JobRecord
 
@@ -33,7 +34,15 @@ _NOWHERE = ("", "/dev/null")
 class FileTail:
     """A `LogSource` over files; one instance serves all jobs of a process."""
 
-    def __init__(self, *, timeout_s: float = READ_TIMEOUT_S, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        steps: StepFiles | None = None,
+        *,
+        timeout_s: float = READ_TIMEOUT_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`steps`: finds the files of jobs' steps; None: only what Slurm tells of is read."""
+        self._steps = steps
         self._reads = Turns[Chunk]()
         self._ranges = Turns[LogRange]()
         self._ends = Turns[LogCursor]()
@@ -46,8 +55,18 @@ class FileTail:
         return LAG_S
 
     def sources(self, record: JobRecord) -> tuple[str, ...]:
-        """Return the paths of the files that the job writes to, each once."""
-        return tuple(dict.fromkeys(path for path in (record.stdout, record.stderr) if path not in _NOWHERE))
+        """Return the paths of the files that the job and, as far as they are found, its steps write to, each once."""
+        told = (path for path in (record.stdout, record.stderr) if path not in _NOWHERE)
+        return tuple(dict.fromkeys((*told, *self._of_steps(record))))
+
+    def look(self, record: JobRecord) -> None:
+        """Have the files of the job's steps looked for."""
+        if self._steps is not None:
+            self._steps.look(record)
+
+    def is_over(self, source: str, record: JobRecord) -> bool:
+        """Whether `source` is the file of an earlier attempt's steps."""
+        return self._steps is not None and self._steps.is_over(source, record)
 
     def family(self, source: str) -> str:
         """All files are one family: a job writes its lines to one of them each, not all of them to every one."""
@@ -56,15 +75,24 @@ class FileTail:
     async def beginning(self, source: str, record: JobRecord) -> LogCursor | None:
         """Return the start of the file for a first attempt, whose output is all of it; for a later one its end, for
         nothing tells where that one's output begins in an appended file, so that only what comes from now on counts.
+        So it is for a step's file, but for one that is the attempt's own by its name.
         None while the file can't be read: the lines that it holds are an earlier attempt's."""
         start = LogCursor(source=source)
-        if record.restart_count == 0:
+        if self._is_whole(source, record):
             return start
         seen = await self.read(start, 1)
         if seen.state is SourceState.UNREADABLE:
             return None
         end = await self.end(source)
         return end if end.offset >= seen.cursor.offset else None
+
+    def _of_steps(self, record: JobRecord) -> tuple[str, ...]:
+        return self._steps.found(record) if self._steps is not None else ()
+
+    def _is_whole(self, source: str, record: JobRecord) -> bool:
+        if self._steps is not None and source in self._of_steps(record):
+            return self._steps.is_whole(source, record)
+        return record.restart_count == 0
 
     def not_before(self, cursor: LogCursor, record: JobRecord) -> LogCursor:  # noqa: ARG002 - a file's lines have no time
         """Return `cursor`."""
@@ -100,5 +128,7 @@ class FileTail:
 
     async def close(self) -> None:
         """Give up the threads; one that waits for a dead file system is left behind."""
+        if self._steps is not None:
+            self._steps.close()
         for turns in (self._reads, self._ranges, self._ends):
             turns.close()

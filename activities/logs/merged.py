@@ -26,6 +26,16 @@ class MergedLogs:
         """Return where the lines of the job in `record` are to be found."""
         return tuple(source for part in self._parts for source in part.sources(record))
 
+    def look(self, record: JobRecord) -> None:
+        """Let each part look."""
+        for part in self._parts:
+            part.look(record)
+
+    def is_over(self, source: str, record: JobRecord) -> bool:
+        """Ask the part that serves `source`."""
+        part = self._part(source)
+        return part is not None and part.is_over(source, record)
+
     def family(self, source: str) -> str:
         """Return which part serves `source`; empty: none."""
         return next((family for part in self._parts if (family := part.family(source))), "")

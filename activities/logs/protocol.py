@@ -204,6 +204,14 @@ class LogSource(Protocol):
         """Return where the lines of the job in `record` are to be found, each a `LogCursor.source`."""
         ...
 
+    def look(self, record: JobRecord) -> None:
+        """See to it that the places are found in which the attempt in `record` writes; `sources` tells of them then."""
+        ...
+
+    def is_over(self, source: str, record: JobRecord) -> bool:
+        """Whether `source` is an earlier attempt's only, and the one in `record` does not write to it."""
+        ...
+
     def family(self, source: str) -> str:
         """Return which log source serves `source`: what one family has, another may have too. Empty: none does."""
         ...

@@ -156,6 +156,8 @@ class JobRecord(Value):
     stdout: str = ""
     """Absolute path with Slurm's filename patterns expanded; empty when there is none."""
     stderr: str = ""
+    work_dir: str = ""
+    """Where the batch script runs; empty where that is not told."""
     array_job_id: str = ""
     het_leader_id: str = ""
     """The het job's leader id when this is a component, else empty."""

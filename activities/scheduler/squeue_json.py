@@ -181,6 +181,7 @@ def _record(raw: _RawJob, read_at: datetime, teller: str) -> JobRecord:
             batch_host="" if pending else raw.batch_host,
             stdout=_stdout(raw),
             stderr=_stderr(raw),
+            work_dir=raw.current_working_directory,
             array_job_id=str(raw.array_job_id) if raw.array_job_id else "",
             het_leader_id=str(raw.het_job_id) if raw.het_job_id not in (0, raw.job_id) else "",
         )

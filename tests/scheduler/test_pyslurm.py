@@ -162,6 +162,7 @@ async def test_jobs_are_read_in_bulk_and_one_by_one_alike(site: Site) -> None:
         batch_host="node01",
         stdout="/work/train-7.log",
         stderr="/work/train-7.log",
+        work_dir="/work",
     )
     assert (held.state, held.hold, held.nodes) == (JobState.PENDING, Hold.REQUEUED, ())
     assert (failed.state, failed.exit_code) == (JobState.FAILED, 3)

@@ -55,6 +55,7 @@ def test_a_running_job_is_read_whole(recorded: dict[str, JobRecord]) -> None:
         batch_host="node01",
         stdout="/home/alice/work/logs/train-53.log",
         stderr="/home/alice/work/logs/train-53.log",
+        work_dir="/home/alice/work",
     )
     assert job.ended_at is None, "Slurm tells the time limit as the end of a running job"
 

@@ -146,6 +146,7 @@ class Job:
             batch_host=self.nodes[0] if self.nodes else "",
             stdout=str(self.stdout),
             stderr=str(self.stdout),
+            work_dir=self.spec.working_directory,
             array_job_id=self.array_job_id,
             cancelled_by=self.cancelled_by,
         )

@@ -51,6 +51,13 @@ class StoreLogs:
         """Return where the lines of the job in `record` are to be found: in one place."""
         return (f"{self._name}:{record.job_id}",)
 
+    def look(self, record: JobRecord) -> None:
+        """Nothing: all of a job's lines are in one place."""
+
+    def is_over(self, source: str, record: JobRecord) -> bool:  # noqa: ARG002 - as above
+        """No: lines of all attempts are in one place."""
+        return False
+
     def family(self, source: str) -> str:
         """Return the store's name for its own sources; empty for others."""
         return self._name if source.startswith(f"{self._name}:") else ""
