@@ -323,6 +323,15 @@ def native_crash_of_a_victim() -> Incident:
     return story.say("Fatal Python error: Segmentation fault", 0, 3).incident()
 
 
+def cancelled_while_lightning_runs() -> Incident:
+    story = Story().iterations()
+    story.say(f"slurmstepd: error: *** JOB 4711 ON {story.node(0)} CANCELLED AT 2025-06-01T12:00:00 ***", 0).wait(1)
+    for rank in (3, 17):
+        story.say(f"[rank: {rank}] Received SIGTERM: 15", rank // 8, rank)
+        story.traceback(rank, "lightning.fabric.utilities.exceptions.SIGTERMException")
+    return story.incident()
+
+
 def node_failure_that_only_peers_name() -> Incident:
     story = Story(node_count=6).bootstrap().iterations().wait(20).network_victims(3)
     return story.say(
@@ -1066,6 +1075,7 @@ KINDS: list[tuple[Callable[[], Incident], Expected]] = [
     (memory_limit_of_another_job, ("none", "none", (), {N})),
     (native_crash_and_its_echo, ("crash", "software_stack", (), {R})),
     (native_crash_of_a_victim, ("crash", "hardware_network", (2,), {X})),
+    (cancelled_while_lightning_runs, ("crash", "scheduler", (), {S})),
     (node_failure_that_only_peers_name, ("crash", "host", (3,), {X, R})),
     (checkpoint_error_that_every_rank_repeats, ("crash", "storage", (1,), {X})),
     (timeouts_without_a_hint, ("hang", "unknown", (), {R})),
