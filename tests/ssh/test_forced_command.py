@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,11 @@ ACTS = [
     "scontrol update JobId=7 Requeue=1",
     "scancel --verbose 7",
 ]
-SUBMISSIONS = [
+SCRIPTS = [
     "scontrol write batch_script 7 -",
     "sacct --batch-script --jobs=7",
+]
+SUBMISSIONS = [
     "sbatch --parsable",
     "sbatch --parsable '--job-name=a b' --exclude=node01 --hold",
     "sbatch --parsable --uid=ana --gid=ml --ntasks=8 --gres=gpu:8 --no-requeue --get-user-env /dev/stdin --wrap 'a b'",
@@ -100,6 +102,7 @@ REFUSED = [
     "SLURM_CONF=/tmp/x squeue --json --all --states=all",
     "squeue '--json",
     "sinfo --Node --noheader --all --Format=x;id",
+    *SCRIPTS,
     *SUBMISSIONS,
     "sbatch --wrap=id",
     "sbatch --parsable --wrap=id",
@@ -111,27 +114,44 @@ REFUSED = [
 ]
 
 
+def is_allowed(asked: str | Sequence[str], *options: str) -> bool:
+    """Whether a key with these options may have `asked` run."""
+    words = shlex.split(asked) if isinstance(asked, str) else list(asked)
+    chosen = {name: name in options for name in ("read_only", "scripts", "submit")}
+    return bool(forced_command.is_allowed(words, **chosen))
+
+
 @pytest.mark.parametrize("asked", READS)
 def test_a_read_is_let_through_even_when_nothing_may_be_changed(asked: str) -> None:
-    assert forced_command.is_allowed(shlex.split(asked), True, False)
+    assert is_allowed(asked, "read_only")
 
 
 @pytest.mark.parametrize("asked", ACTS)
 def test_an_act_is_let_through_unless_nothing_may_be_changed(asked: str) -> None:
-    assert forced_command.is_allowed(shlex.split(asked), False, False)
-    assert not forced_command.is_allowed(shlex.split(asked), True, True)
+    assert is_allowed(asked)
+    assert not is_allowed(asked, "read_only", "scripts", "submit")
+
+
+@pytest.mark.parametrize("asked", SCRIPTS)
+def test_a_script_is_let_through_only_where_it_is_asked_for(asked: str) -> None:
+    assert is_allowed(asked, "scripts")
+    assert is_allowed(asked, "scripts", "read_only")
+    assert is_allowed(asked, "submit")
+    assert not is_allowed(asked, "submit", "read_only")
+    assert not is_allowed(asked)
 
 
 @pytest.mark.parametrize("asked", SUBMISSIONS)
 def test_a_submission_is_let_through_only_where_it_is_asked_for(asked: str) -> None:
-    assert forced_command.is_allowed(shlex.split(asked), False, True)
-    assert not forced_command.is_allowed(shlex.split(asked), True, True)
+    assert is_allowed(asked, "submit")
+    assert not is_allowed(asked, "scripts")
+    assert not is_allowed(asked, "read_only", "scripts", "submit")
     command, *options = shlex.split(asked)
     for more in ("--uid=root", "--wrap=id", "other.sh", "--export=ALL"):
         for there in (0, len(options)):
             words = [command, *options[:there], more, *options[there:]]
             in_arguments = there and forced_command.FROM_STDIN in options
-            assert in_arguments or not forced_command.is_allowed(words, False, True)
+            assert in_arguments or not is_allowed(words, "submit")
 
 
 @pytest.mark.parametrize("asked", REFUSED)
@@ -171,11 +191,11 @@ async def test_all_that_relight_asks_of_slurm_is_let_through() -> None:
             continue
     assert len(asked) == 11
     for command in asked:
-        assert forced_command.is_allowed(list(command), False, False), command
+        assert is_allowed(command), command
 
 
 def test_accounting_is_let_through_as_it_is_asked_for() -> None:
-    assert forced_command.is_allowed(list(sacct_table.command("7_1")), True, False)
+    assert is_allowed(sacct_table.command("7_1"), "read_only")
 
 
 NEARLY = st.lists(
@@ -189,7 +209,7 @@ NEARLY = st.lists(
 
 @given(NEARLY)
 def test_what_is_let_through_names_one_job_and_a_verb_of_relights(words: list[str]) -> None:
-    if not forced_command.is_allowed(words, False, False):
+    if not is_allowed(words):
         return
     assert words[0] in ("squeue", "sinfo", "scontrol", "sacct", "sacctmgr", "scancel")
     if words[0] == "scontrol":

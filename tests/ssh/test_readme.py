@@ -63,7 +63,7 @@ def test_its_settings_are_settings(tmp_path: Path) -> None:
 def test_it_explains_every_option_of_the_wrapper() -> None:
     told = subprocess.run([*FORCED_COMMAND, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
     options = {word.strip(",") for word in told.split() if word.startswith("--")} - {"--help"}
-    assert len(options) == 5
+    assert len(options) == 6
     text = (REPOSITORY / README).read_text()
     for option in options:
         assert f"| `{option}" in text
