@@ -18,8 +18,8 @@ class FileLogs(BaseModel):
 
     kind: Literal["files"] = "files"
     step_files: bool = True
-    """Read also the files that a job's batch script names for the output of its steps (``srun --output``, redirections,
-    ``tee``), as far as they can be told from the script."""
+    """Read also the files that a job's batch script names for the output of its steps, as far as they can be told from
+    it: ``srun --output``, redirections."""
 
     @property
     def called(self) -> str:

@@ -1,4 +1,4 @@
-"""The files that a batch script sends the output of its steps to: ``srun --output``, redirections, ``tee``.
+"""The files that a batch script sends the output of its steps to: ``srun --output`` and redirections.
 
 Slurm tells where the batch script itself writes and nothing of its steps, in whose files most of a training's lines
 stand. So the script is read as far as that can be done without running it: plain assignments, ``cd``, Slurm's own
@@ -99,7 +99,8 @@ class _Reading:
         if "srun" in programs:
             written = _written_by_srun(words[programs.index("srun") + 1 :])
             self.names += [self._absolute(_filled(self._expanded(name), self._job)) for name in written]
-        if piped and self._trains and programs[:1] == ["tee"]:
+        if piped and self._trains and targets and programs[:1] == ["tee"]:
+            # Otherwise the same lines stand in the batch script's own output.
             self.names += [self._path(word) for word in words[1:] if not word.startswith("-")]
         self._trains = trains or (piped and self._trains)
 
