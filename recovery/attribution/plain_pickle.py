@@ -41,7 +41,8 @@ def load_plain(data: bytes) -> Any:
         return _run(data)
     except NotPlainData:
         raise
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError) as error:
+    # Python warns of a strange escape in text that is refused anyway, and a warning may be an error.
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, DeprecationWarning) as error:
         raise NotPlainData(f"the pickle is broken: {str(error)[:200]}") from error
 
 

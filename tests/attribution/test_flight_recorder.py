@@ -248,6 +248,7 @@ class Harmful:
         pickle.dumps(Harmful(), protocol=0),
         pickle.dumps({"entries": {1, 2}}),
         b"cos\nsystem\n(S'true'\ntR.",
+        b"S'\\H'\n.",
         b"\x80\x02r\xff\xff\xff\x7f.",
         b"\x80\x02]r\xff\xff\xff\x7f",
         b"\x80\x02}((K\x01K\x02tK\x03u.",
