@@ -6,10 +6,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
-from tests.slurm.cluster import COMMAND_TIMEOUT_S, READY_TIMEOUT_S, ClusterFailed, SlurmCluster, free_ports
+from tests.slurm.cluster import COMMAND_TIMEOUT_S, SlurmCluster, free_ports
 
 NEEDED_COMMANDS = ("slurmdbd", "sacct", "sacctmgr", "mariadbd")
 SYSTEM_TABLES = tuple(
@@ -53,7 +52,7 @@ class AccountedCluster(SlurmCluster):
     def restart_slurmdbd(self) -> None:
         """Start slurmdbd (again) and return once it answers."""
         self._spawn("slurmdbd", ["slurmdbd", "-D"])
-        self._answers(["sacctmgr", "--noheader", "show", "cluster"], "slurmdbd")
+        self._answers("slurmdbd", "sacctmgr", "--noheader", "show", "cluster")
 
     def _start_mariadb(self) -> None:
         # The slurmd will listen on the ports in the configuration, and do not yet.
@@ -74,7 +73,7 @@ class AccountedCluster(SlurmCluster):
         address = ["--bind-address=127.0.0.1", f"--port={port}", f"--socket={self.directory}/mariadb.socket"]
         pid_file = f"--pid-file={self.directory}/mariadb.pid"
         self._spawn("mariadb", [*server, *address, "--skip-grant-tables", pid_file])
-        self._answers(["bash", "-c", f"</dev/tcp/127.0.0.1/{port}"], "mariadb")
+        self._answers("mariadb", "bash", "-c", f"</dev/tcp/127.0.0.1/{port}")
         self._write_accounting_conf(port, dbd_port)
 
     def _write_accounting_conf(self, port: int, dbd_port: int) -> None:
@@ -112,12 +111,9 @@ AccountingStoreFlags=job_comment,job_script""",
             )
         )
 
-    def _answers(self, command: list[str], daemon: str) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while True:
+    def _answers(self, daemon: str, *command: str) -> None:
+        def succeeds() -> bool:
             done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
-            if done.returncode == 0:
-                return
-            if time.monotonic() > deadline:
-                raise ClusterFailed(f"{daemon} did not start: {done.stderr}{self.log_tail(daemon)}")
-            time.sleep(0.1)
+            return done.returncode == 0
+
+        self._poll(succeeds, lambda: f"{daemon} did not start: {self.log_tail(daemon)}")

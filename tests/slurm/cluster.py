@@ -29,6 +29,7 @@ from tests.slurm.release import SlurmRelease
 NODES = tuple(f"node{number:02}" for number in range(1, 9))
 NEEDED_COMMANDS = ("slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "sinfo", "scancel", "munged", "mungekey")
 READY_TIMEOUT_S = 60.0
+START_TRIES = 3
 COMMAND_TIMEOUT_S = 30.0
 OWN_RELEASE = SlurmRelease()
 # From here on slurmd refuses to start where cgroups cannot be used, unless it is told to do without.
@@ -40,6 +41,10 @@ _PREFIX = "relight-slurm-"
 
 class ClusterFailed(Exception):
     """The cluster under test did not do what it was told; the message carries the command's or daemon's own words."""
+
+
+class DaemonEnded(ClusterFailed):
+    """A daemon of the cluster ended by itself, as where another program took its port before it did."""
 
 
 def why_unavailable(release: SlurmRelease = OWN_RELEASE) -> str | None:
@@ -95,9 +100,16 @@ class SlurmCluster:
         """Start every daemon and return once all nodes are idle. Call it from the main thread: the daemons get a
         signal when the thread that started them ends."""
         sweep_dead_clusters()
-        self.directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp"))
+        for _ in range(START_TRIES - 1):
+            try:
+                return self._start()
+            except DaemonEnded:
+                continue
+        return self._start()
+
+    def _start(self) -> None:
+        self.directory, self._lock = _directory_of_our_own()
         self.directory.chmod(0o755)
-        self._lock = _hold_lock(self.directory)
         for folder in ("state", "spool", "log", "work"):
             (self.directory / folder).mkdir()
         self.release.write_commands(self.commands)
@@ -151,7 +163,7 @@ class SlurmCluster:
             ["munged", "-F", "--force", f"--socket={socket_path}", f"--key-file={key}"]
             + [f"--{name}-file={self.directory}/munged.{name}" for name in ("pid", "seed", "log")],
         )
-        _poll(socket_path.exists, READY_TIMEOUT_S, lambda: f"munged did not start: {self.log_tail('munged')}")
+        self._poll(socket_path.exists, lambda: f"munged did not start: {self.log_tail('munged')}")
 
     def wait_until_idle(self) -> None:
         """Return once no node does anything."""
@@ -166,7 +178,7 @@ class SlurmCluster:
             )
             return answer.stdout.split() == ["idle"] * len(NODES)
 
-        _poll(idle, READY_TIMEOUT_S, lambda: f"the nodes did not become idle: {self.log_tail('slurmctld')}")
+        self._poll(idle, lambda: f"the nodes did not become idle: {self.log_tail('slurmctld')}")
 
     # --- faults ---------------------------------------------------------------------------------------------------
 
@@ -187,8 +199,8 @@ class SlurmCluster:
         def nodes_registered() -> bool:
             return all(self.node_state(node) != "unknown" for node in NODES if node in self._daemons)
 
-        _poll(answers, READY_TIMEOUT_S, lambda: f"slurmctld did not start: {self.log_tail('slurmctld')}")
-        _poll(nodes_registered, READY_TIMEOUT_S, lambda: f"the nodes are not registered: {self.run('sinfo')}")
+        self._poll(answers, lambda: f"slurmctld did not start: {self.log_tail('slurmctld')}")
+        self._poll(nodes_registered, lambda: f"the nodes are not registered: {self.run('sinfo')}")
 
     def kill_slurmd(self, node: str) -> None:
         """Kill one node's slurmd with SIGKILL, with the job steps that it runs: the node died. It is DOWN after
@@ -282,9 +294,7 @@ class SlurmCluster:
         # It may not be root where root is Slurm's own account, nor (26.05) nobody.
         account = ["-u", "daemon", "-g", "daemon"]
         self._spawn("slurmrestd", [*command, *account, *options, f"127.0.0.1:{port}"], SLURM_JWT="daemon")
-        _poll(
-            lambda: _listens(port), READY_TIMEOUT_S, lambda: f"slurmrestd did not start: {self.log_tail('slurmrestd')}"
-        )
+        self._poll(lambda: _listens(port), lambda: f"slurmrestd did not start: {self.log_tail('slurmrestd')}")
         return port
 
     def _rest_plugins(self) -> tuple[str, ...]:
@@ -307,6 +317,16 @@ class SlurmCluster:
                 stderr=err,
                 start_new_session=True,
             )
+
+    def _poll(self, done: Callable[[], bool], complaint: Callable[[], str]) -> None:
+        """Wait until `done`, and not for a daemon that has ended meanwhile."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not done():
+            if ended := [name for name, daemon in self._daemons.items() if daemon.poll() is not None]:
+                raise DaemonEnded(f"{ended[0]} ended by itself: {self.log_tail(ended[0])}")
+            if time.monotonic() > deadline:
+                raise ClusterFailed(complaint())
+            time.sleep(0.1)
 
     def _end(self, name: str, how: signal.Signals) -> None:
         daemon = self._daemons.pop(name, None)
@@ -357,6 +377,13 @@ def end_processes_of(directory: Path) -> None:
     end_processes_marked({f"SLURM_CONF={directory}/slurm.conf".encode()})
 
 
+def _directory_of_our_own() -> tuple[Path, IO[str]]:
+    """Make a directory and hold its lock. It gets its name last: another run's sweep would take one without a lock."""
+    nameless = Path(tempfile.mkdtemp(prefix=f"new-{_PREFIX}", dir="/tmp"))
+    lock = _hold_lock(nameless)
+    return nameless.rename(nameless.with_name(nameless.name.removeprefix("new-"))), lock
+
+
 def _hold_lock(directory: Path) -> IO[str]:
     """Take the directory's lock, which ends with this process; OSError when another process holds it."""
     lock = (directory / "lock").open("w")
@@ -366,11 +393,3 @@ def _hold_lock(directory: Path) -> IO[str]:
         lock.close()
         raise
     return lock
-
-
-def _poll(done: Callable[[], bool], timeout_s: float, complaint: Callable[[], str]) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not done():
-        if time.monotonic() > deadline:
-            raise ClusterFailed(complaint())
-        time.sleep(0.1)

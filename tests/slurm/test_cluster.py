@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm import cluster as cluster_module
 from tests.slurm.cluster import NODES, ClusterFailed, SlurmCluster, why_unavailable
 
 pytestmark = [pytest.mark.slurm]
@@ -36,6 +38,25 @@ async def test_a_submitted_job_runs_and_leaves_its_output(slurm: SlurmCluster) -
     lines = (slurm.directory / "work" / f"slurm-{job_id}.out").read_text().split()
     assert len(set(lines)) == 3
     assert set(lines) <= set(NODES)
+
+
+def test_a_port_that_another_program_took_first_is_given_up_for_another(
+    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = cluster_module.free_ports
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        first = [lambda how_many: [*honest(how_many - 1), taken]]
+        monkeypatch.setattr(cluster_module, "free_ports", lambda many: (first.pop() if first else honest)(many))
+        cluster = SlurmCluster(slurm.release)
+        cluster.start()
+        try:
+            assert f"Port={taken}" not in cluster.conf.read_text()
+        finally:
+            cluster.stop()
+    assert not first
 
 
 async def test_a_killed_node_goes_down_and_its_job_is_requeued_by_slurm_itself(slurm: SlurmCluster) -> None:
