@@ -200,7 +200,9 @@ def _state(raw: _RawJob, read_at: datetime) -> tuple[JobState, frozenset[JobFlag
     words = frozenset(word.upper() for word in raw.job_state)
     flags = frozenset(JobFlag(word) for word in words & _FLAGS)
     if base := words & _BASE_STATES:
-        return JobState(min(base)), flags
+        state = JobState(min(base))
+        # Newer releases say RUNNING as well of a job that a person stopped by signal.
+        return (JobState.SUSPENDED if state is JobState.RUNNING and "STOPPED" in words else state), flags
     if words == {"COMPLETING"}:
         return (JobState.PENDING if _goes_back(raw, read_at) else JobState.UNKNOWN), flags
     beneath = {_STATE_BENEATH[word] for word in words if word in _STATE_BENEATH}

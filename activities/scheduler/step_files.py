@@ -22,11 +22,14 @@ MAX_SCRIPT_CHARS = 64 * 1024
 MAX_FILES = 8
 GAP = "\x01"
 """Stands for what only the shell knows."""
-_PROGRAMS = re.compile(r"srun|mpirun|mpiexec|torchrun|deepspeed|accelerate|python[0-9.]*")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+PER_ATTEMPT = "SLURM_RESTART_COUNT"
+"""Not set in the first attempt, and another one in each that follows."""
+_PROGRAMS = re.compile(r"srun|mpirun|mpiexec|torchrun|deepspeed|accelerate|python[0-9.]*|bash|sh")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_ARRAY = re.compile(r"(?m)^([ \t]*(?:[a-z]+[ \t]+)?[A-Za-z_]\w*\+?=)\(([^()']*)\)")
 _PWD = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _COMMAND = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
-_VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)|\$\{[^}]*\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?:\[[@*]\])?(?::?-([^}]*))?\}|\$(\w+)|\$\{[^}]*\}")
 _SLURMS_OWN = re.compile(r"%%|%[0-9]{0,9}([a-zA-Z])")
 _INTO_FILE = frozenset({">", ">>", "&>", "&>>", ">&", ">|"})
 _FROM_FILE = frozenset({"<", "<<", "<<<"})
@@ -97,7 +100,7 @@ class _Reading:
         if trains or words[:1] == ["exec"]:
             self.names += [self._path(target) for target in targets]
         if "srun" in programs:
-            written = _written_by_srun(words[programs.index("srun") + 1 :])
+            written = _written_by_srun(list(self._split(words[programs.index("srun") + 1 :])))
             self.names += [self._absolute(_filled(self._expanded(name), self._job)) for name in written]
         if piped and self._trains and targets and programs[:1] == ["tee"]:
             # Otherwise the same lines stand in the batch script's own output.
@@ -108,9 +111,17 @@ class _Reading:
         """Take the assignments before a command, or those that are one, and return the rest."""
         rest = words[1:] if words[:1] and words[0] in _PREFIXES else words
         while rest and (assigned := _ASSIGNMENT.fullmatch(rest[0])):
-            self._known[assigned[1]] = self._expanded(assigned[2])
+            name, more, value = assigned.groups()
+            before = f"{self._known.get(name, '')} " if more else ""
+            self._known[name] = before + self._expanded(value)
             rest = rest[1:]
         return rest
+
+    def _split(self, words: list[str]) -> Iterator[str]:
+        """Yield the words with those in the place of variables that stand for several."""
+        for word in words:
+            several = word.startswith("$") and self._expanded(word)
+            yield from _words_of(several) if several else (word,)
 
     def _path(self, name: str) -> str:
         return self._absolute(self._expanded(name))
@@ -127,13 +138,16 @@ class _Reading:
         name = braced or plain or ""
         if name == "PWD":
             return self._cwd
+        if name == PER_ATTEMPT:
+            return GAP
         return self._known.get(name) or (self._expanded(default) if default else GAP)
 
 
 def _without_comments(script: str) -> str:
     """The script with one line a command, and with `GAP` for what other commands would say."""
     lines = [line for line in script.replace("\\\n", " ").splitlines() if not line.lstrip().startswith("#")]
-    return _COMMAND.sub(GAP, _PWD.sub("${PWD}", "\n".join(map(_without_comment, lines))))
+    text = _COMMAND.sub(GAP, _PWD.sub("${PWD}", "\n".join(map(_without_comment, lines))))
+    return _ARRAY.sub(lambda match: f"{match[1]}'{' '.join(match[2].split())}'", text)
 
 
 def _without_comment(line: str) -> str:
@@ -170,6 +184,13 @@ def _tokens_or_none(line: str) -> list[str]:
         return _tokens(line)
     except ValueError:
         return ["\n"]
+
+
+def _words_of(value: str) -> list[str]:
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()
 
 
 def _redirected(words: list[str]) -> tuple[list[str], list[str]]:

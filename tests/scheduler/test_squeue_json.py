@@ -235,6 +235,11 @@ def test_a_listed_state_keeps_the_state_beneath_its_flags() -> None:
     assert (job.state, job.flags) == (JobState.FAILED, frozenset({JobFlag.COMPLETING}))
 
 
+@pytest.mark.parametrize("states", ["STOPPED", ["RUNNING", "STOPPED"]])
+def test_a_job_that_a_person_stopped_by_signal_is_suspended_however_it_is_told(states: str | list[str]) -> None:
+    assert one_job(job_state=states).state is JobState.SUSPENDED
+
+
 @pytest.mark.parametrize(
     ("word", "state"),
     [
