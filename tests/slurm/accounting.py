@@ -116,4 +116,4 @@ AccountingStoreFlags=job_comment,job_script""",
             done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
             return done.returncode == 0
 
-        self._poll(succeeds, lambda: f"{daemon} did not start: {self.log_tail(daemon)}")
+        self._poll([daemon], succeeds, lambda: f"{daemon} did not start: {self.log_tail(daemon)}")

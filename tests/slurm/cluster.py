@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
@@ -163,7 +163,7 @@ class SlurmCluster:
             ["munged", "-F", "--force", f"--socket={socket_path}", f"--key-file={key}"]
             + [f"--{name}-file={self.directory}/munged.{name}" for name in ("pid", "seed", "log")],
         )
-        self._poll(socket_path.exists, lambda: f"munged did not start: {self.log_tail('munged')}")
+        self._poll(["munged"], socket_path.exists, lambda: f"munged did not start: {self.log_tail('munged')}")
 
     def wait_until_idle(self) -> None:
         """Return once no node does anything."""
@@ -178,7 +178,7 @@ class SlurmCluster:
             )
             return answer.stdout.split() == ["idle"] * len(NODES)
 
-        self._poll(idle, lambda: f"the nodes did not become idle: {self.log_tail('slurmctld')}")
+        self._poll(NODES, idle, lambda: f"the nodes did not become idle: {self.log_tail('slurmctld')}")
 
     # --- faults ---------------------------------------------------------------------------------------------------
 
@@ -199,8 +199,8 @@ class SlurmCluster:
         def nodes_registered() -> bool:
             return all(self.node_state(node) != "unknown" for node in NODES if node in self._daemons)
 
-        self._poll(answers, lambda: f"slurmctld did not start: {self.log_tail('slurmctld')}")
-        self._poll(nodes_registered, lambda: f"the nodes are not registered: {self.run('sinfo')}")
+        self._poll(["slurmctld"], answers, lambda: f"slurmctld did not start: {self.log_tail('slurmctld')}")
+        self._poll(["slurmctld"], nodes_registered, lambda: f"the nodes are not registered: {self.run('sinfo')}")
 
     def kill_slurmd(self, node: str) -> None:
         """Kill one node's slurmd with SIGKILL, with the job steps that it runs: the node died. It is DOWN after
@@ -294,7 +294,9 @@ class SlurmCluster:
         # It may not be root where root is Slurm's own account, nor (26.05) nobody.
         account = ["-u", "daemon", "-g", "daemon"]
         self._spawn("slurmrestd", [*command, *account, *options, f"127.0.0.1:{port}"], SLURM_JWT="daemon")
-        self._poll(lambda: _listens(port), lambda: f"slurmrestd did not start: {self.log_tail('slurmrestd')}")
+        self._poll(
+            ["slurmrestd"], lambda: _listens(port), lambda: f"slurmrestd did not start: {self.log_tail('slurmrestd')}"
+        )
         return port
 
     def _rest_plugins(self) -> tuple[str, ...]:
@@ -318,11 +320,12 @@ class SlurmCluster:
                 start_new_session=True,
             )
 
-    def _poll(self, done: Callable[[], bool], complaint: Callable[[], str]) -> None:
-        """Wait until `done`, and not for a daemon that has ended meanwhile."""
+    def _poll(self, daemons: Iterable[str], done: Callable[[], bool], complaint: Callable[[], str]) -> None:
+        """Wait until `done`, which is up to `daemons`, and no longer once one of them has ended."""
+        awaited = [(name, self._daemons[name]) for name in daemons if name in self._daemons]
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not done():
-            if ended := [name for name, daemon in self._daemons.items() if daemon.poll() is not None]:
+            if ended := [name for name, daemon in awaited if daemon.poll() is not None]:
                 raise DaemonEnded(f"{ended[0]} ended by itself: {self.log_tail(ended[0])}")
             if time.monotonic() > deadline:
                 raise ClusterFailed(complaint())
