@@ -49,6 +49,20 @@ async def test_show_tells_where_a_job_stands(simulated_service: Service, job: st
     assert state["attempt"] == 0
 
 
+async def test_show_tells_what_is_read_for_a_job_while_it_runs(
+    simulator: RunningSimulator, simulated_service: Service, job: str
+) -> None:
+    output = (await simulator.scheduler.job(job)).stdout
+    reads: list[str] = []
+    async with asyncio.timeout(30):
+        while not reads:
+            shown = await asyncio.to_thread(simulated_service.relight, "show", job, "--json")
+            reads = json.loads(shown.stdout)["reads"]
+    assert reads == [output]
+    said = await asyncio.to_thread(simulated_service.relight, "show", job)
+    assert f"  reads     {output}\n" in said.stdout
+
+
 async def test_a_whole_cluster_is_paused_and_resumed_with_who_and_why(simulated_service: Service, job: str) -> None:
     name = simulated_service.cluster_name
     paused = await asyncio.to_thread(simulated_service.relight, "pause", "--cluster", name, "--reason", "maintenance")

@@ -12,7 +12,7 @@ from workers.cli.context import Json, Options, job_reference, run
 from workers.cli.output import CliError, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from temporalio.client import Client, WorkflowExecution
+    from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
 
     from recovery.governor import GovernorSettings
     from recovery.policy import PolicySettings
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from workflows.state import RecoveryState
 
 STANDING_TIMEOUT = timedelta(seconds=3)
+WATCH = "watch_attempt"
+"""The type of the activity that reads a job's lines."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -62,15 +64,15 @@ def show(
     options: Options = context.obj
     settings = options.settings()
     cluster, job_id = job_reference(job, settings)
-    state = run(_state(settings, f"recovery/{cluster.name}/{job_id}", job))
+    state, reads = run(_state(settings, f"recovery/{cluster.name}/{job_id}", job))
     if as_json:
-        print_json(state)
+        print_json({**state.model_dump(mode="json"), "reads": reads})
     else:
-        print_state(f"{cluster.name}/{job_id}", state)
+        print_state(f"{cluster.name}/{job_id}", state, reads)
 
 
-def print_state(title: str, state: RecoveryState) -> None:
-    """Print a job's state and timeline for a person."""
+def print_state(title: str, state: RecoveryState, reads: Sequence[str]) -> None:
+    """Print a job's state and timeline for a person; `reads`: where its lines are read."""
     from rich.text import Text
 
     out = console()
@@ -90,6 +92,7 @@ def print_state(title: str, state: RecoveryState) -> None:
         ("governor", f"keeps this back: {state.kept_back.says}" if state.kept_back else ""),
         ("gaps", f"{state.lost_lines} lines of this attempt were lost on their way" if state.lost_lines else ""),
         ("blind", f"since {state.blind_since:%H:%M:%S}: {state.blind_because}" if state.blind_since else ""),
+        *(("reads", source) for source in reads),
     ]
     for name, value in facts:
         if value:
@@ -195,15 +198,18 @@ async def _row(execution: WorkflowExecution) -> dict[str, Any]:
     }
 
 
-async def _state(settings: Settings, workflow_id: str, job: str) -> RecoveryState:
+async def _state(settings: Settings, workflow_id: str, job: str) -> tuple[RecoveryState, tuple[str, ...]]:
+    """What the job's workflow remembers, and where its lines are read."""
     from temporalio.service import RPCError, RPCStatusCode
 
     from workers.connection import connect
     from workflows.job import JobRecovery
 
     client = await connect(settings)
+    handle = client.get_workflow_handle_for(JobRecovery.run, workflow_id)
     try:
-        return await client.get_workflow_handle_for(JobRecovery.run, workflow_id).query(JobRecovery.state)
+        state = await handle.query(JobRecovery.state)
+        return state, await _reads(await handle.describe(), state)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise CliError(
@@ -212,3 +218,21 @@ async def _state(settings: Settings, workflow_id: str, job: str) -> RecoveryStat
         raise CliError(
             f"job {job} can't be asked: {error.message[:200]}", "is a worker running? try `relight up`"
         ) from error
+
+
+async def _reads(job: WorkflowExecutionDescription, state: RecoveryState) -> tuple[str, ...]:
+    """The sources that the watch under way reads, by its last heartbeat; without one, those of its last report."""
+    from pydantic import ValidationError
+
+    from activities.attempt_watch import WatchMemory
+
+    cursors = state.logs
+    for pending in job.raw_description.pending_activities:
+        if pending.activity_type.name == WATCH and pending.heartbeat_details.payloads:
+            [beat] = await job.data_converter.decode(pending.heartbeat_details.payloads[:1])
+            try:
+                cursors = WatchMemory.model_validate(beat).logs
+            except ValidationError:
+                # A worker of another version wrote it.
+                continue
+    return tuple(cursor.source for cursor in cursors)
