@@ -10,10 +10,6 @@ from recovery.attribution.stall import is_overdue
 from recovery.model import SymptomKind
 from recovery.signatures.catalogue import Role, Witness
 
-FAILED_STATES = frozenset(
-    {"FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "CANCELLED", "BOOT_FAIL", "DEADLINE"}
-)
-
 _WAITED_IN_VAIN = frozenset(
     {"collective_timeout", "rank_never_arrived", "heartbeat_missing", "watchdog_stuck", "watchdog_stuck_gil"}
 )
@@ -23,7 +19,7 @@ _EXIT_SUMMARIES = frozenset({"process_exited", "step_aborted", "killed_after_tas
 
 def failed(scene: Scene) -> bool:
     """Whether the attempt has failed, or cannot go on by itself."""
-    if scene.facts.state in FAILED_STATES:
+    if scene.facts.has_failed:
         return True
     if scene.completed:
         return False
@@ -60,7 +56,7 @@ class _ProgramOutput:
     """Judges lines that a program may just have printed."""
 
     def __init__(self, scene: Scene) -> None:
-        self._trusted = scene.facts.state in FAILED_STATES or any(
+        self._trusted = scene.facts.has_failed or any(
             r.cause in _EXIT_SUMMARIES and not scene.survived(r) for r in scene.readings
         )
         self._survived = {_likeness(r) for r in scene.readings if _may_be_output(r) and scene.survived(r)}

@@ -52,9 +52,9 @@ def faults_of_processes(scene: Scene) -> list[Fault]:
         if e.match is None and e.name != "SystemExit" and not scene.survived(e.last)
     }
     known = without_harmless(scene, scene.roots(Witness.PROCESS))
-    told = {process_of(r) for r in known if r.cause not in _SUMS_UP}
-    told |= {process_of(r) for r in scene.readings if r.cause == "peer_unreachable"}
-    faults = [_known(r, places.get(r.order, "")) for r in known if r.cause not in _SUMS_UP or process_of(r) not in told]
+    told = {r.process for r in known if r.cause not in _SUMS_UP}
+    told |= {r.process for r in scene.readings if r.cause == "peer_unreachable"}
+    faults = [_known(r, places.get(r.order, "")) for r in known if r.cause not in _SUMS_UP or r.process not in told]
     faults += [_unknown(unknown[r.order]) for r in without_harmless(scene, (e.last for e in unknown.values()))]
     return sorted(faults, key=lambda f: f.reading.order)
 
@@ -98,11 +98,6 @@ def together(one: Fault, other: Fault) -> bool:
 
 def _precedence(category: Category) -> int:
     return _PRECEDENCE.index(category) if category in _PRECEDENCE else len(_PRECEDENCE)
-
-
-def process_of(reading: Reading) -> tuple[str, int | None, int | None]:
-    """Return what tells the process that printed a line from others."""
-    return (reading.node, reading.rank, reading.task)
 
 
 def quoted(faults: Sequence[Fault]) -> tuple[Reading, ...]:

@@ -35,6 +35,11 @@ class MetricSample(Value):
     text: str
 
 
+_FAILED_STATES = frozenset(
+    {"FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "CANCELLED", "BOOT_FAIL", "DEADLINE"}
+)
+
+
 class JobFacts(Value):
     """What the scheduler knows of the attempt."""
 
@@ -62,6 +67,11 @@ class JobFacts(Value):
     batch_host: str = ""
     failed_node: str = ""
     """The node that the scheduler itself names as failed."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the scheduler says that it ended otherwise than well."""
+        return self.state in _FAILED_STATES
 
     def is_named(self, job: str) -> bool:
         """Whether `job`, as a line or a label names one, may be this. Of a task without a known number the array's

@@ -13,11 +13,13 @@ def incomplete_rendezvous(scene: Scene) -> Finding | None:
     waiting = scene.where(lambda r: r.cause == "rendezvous_incomplete" and not scene.survived(r))
     if not waiting:
         return None
-    absent = _absent(scene, waiting)
+    absent, cause = _absent(scene, waiting), "node_never_joined"
+    if not _count_agrees(absent, waiting, scene):
+        absent, cause = _cut_off(scene, waiting), "node_unreachable"
     culprits = absent if _count_agrees(absent, waiting, scene) else ()
     return Finding(
         category=Category.HOST if culprits else Category.UNKNOWN,
-        cause="node_never_joined" if culprits else "rendezvous_incomplete",
+        cause=cause if culprits else "rendezvous_incomplete",
         action=Action.RESTART_EXCLUDE if culprits else Action.RESTART,
         summary="the start-up waited for processes that never came",
         evidence=waiting[:6],
@@ -36,6 +38,12 @@ def _absent(scene: Scene, waiting: tuple[Reading, ...]) -> tuple[str, ...]:
     silent = tuple(node for node in scene.nodes if node not in spoke)
     waited = {r.node for r in waiting if r.node}
     return silent or tuple(node for node in scene.nodes if node not in waited)
+
+
+def _cut_off(scene: Scene, waiting: tuple[Reading, ...]) -> tuple[str, ...]:
+    """The nodes that did not reach the store, where the store itself says how many it waits for."""
+    counted = any(r.field("joined") for r in waiting)
+    return scene.in_order({r.node for r in waiting if r.field("store")}) if counted else ()
 
 
 def _count_agrees(absent: tuple[str, ...], waiting: tuple[Reading, ...], scene: Scene) -> bool:

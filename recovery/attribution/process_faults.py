@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.attribution.faults import Fault, faults_of_processes, first_of, process_of, quoted, together
+from recovery.attribution.faults import Fault, faults_of_processes, first_of, quoted, together
 from recovery.attribution.finding import Finding
 from recovery.attribution.locate import Location, locate, named_nodes
 from recovery.attribution.scene import Scene
@@ -65,7 +65,7 @@ def _repeated_by_all(scene: Scene) -> set[str]:
 
 def _exception(first: Fault, alike: Sequence[Fault], scene: Scene) -> Finding:
     same = [f for f in alike if f.place == first.place]
-    processes = {process_of(f.reading) for f in same}
+    processes = {f.reading.process for f in same}
     everywhere = len(processes) > 1 and (len({f.reading.node for f in same}) > 1 or len(scene.nodes) == 1)
     what = f"{first.exception.name} at {first.exception.place}" if first.exception else "an exception"
     return Finding(
@@ -90,7 +90,7 @@ def _of_one_nodes_environment(first: Fault, alike: Sequence[Fault], scene: Scene
     if len(nodes) != 1 or "" in nodes or (what in _OF_THE_SCRIPT and scene.nodes[0] in nodes):
         return None
     needed = max(2, scene.ranks.ranks_per_node or _PROCESSES_THAT_MAKE_A_NODE) if first.exception else 1
-    if len({process_of(f.reading) for f in same}) < needed:
+    if len({f.reading.process for f in same}) < needed:
         return None
     category, cause = _OF_THE_NODE[what]
     return Finding(

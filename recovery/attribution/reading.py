@@ -61,6 +61,11 @@ class Reading:
         """The cause that the catalogue gives the line; empty when it does not know it."""
         return self.signature.cause
 
+    @property
+    def process(self) -> tuple[str, int | None, int | None]:
+        """What tells the process that printed it from others."""
+        return (self.node, self.rank, self.task)
+
     def is_before(self, other: Reading) -> bool:
         """Whether it came earlier. Within one moment no order counts: collectors mix it up. Between moments the order
         of the lines does, not their times: clocks of different hosts disagree."""

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from recovery.attribution.attempts import split_attempts
 from recovery.attribution.clocks import Clock
 from recovery.attribution.gauges import Gauge, read_gauges
+from recovery.attribution.handled import handled_at_start
 from recovery.attribution.incident import Incident, JobFacts, LogLine, MetricSample
 from recovery.attribution.ranks import RankMap, learn_ranks
 from recovery.attribution.reading import Reading
@@ -75,7 +76,9 @@ class Scene:
     def survived(self, reading: Reading) -> bool:
         """Whether training went on after this line: several iterations finished behind it. A line that was forwarded
         late counts from when it says that it happened. A command or a service that a script can do without is survived
-        when programs say something much later."""
+        when programs say something much later, an exception at the start when its own process is at work much later."""
+        if reading.order in self._handled:
+            return True
         if reading.cause in _DONE_WITHOUT and self._script_went_on(reading):
             return True
         if reading.forwarded_late and reading.at:
@@ -92,6 +95,10 @@ class Scene:
     @functools.cached_property
     def _uncaught(self) -> frozenset[int]:
         return frozenset(e.last.order for e in self.exceptions)
+
+    @functools.cached_property
+    def _handled(self) -> frozenset[int]:
+        return handled_at_start(self.exceptions, self.readings, self.facts.has_failed)
 
     @functools.cached_property
     def _last_word_at(self) -> datetime | None:

@@ -78,7 +78,8 @@ class LinePrefix:
     rest: str
     """The line without its prefixes."""
     rank: int | None = None
-    """The global rank, from ``[rank12]:``, ``rank12:`` or mpirun's ``[1,12]<stdout>:``."""
+    """The global rank, from ``[rank12]:``, ``[trainer|rank=12]``, ``rank12:``, ``rank12[71][MainThread]:`` or mpirun's
+    ``[1,12]<stdout>:``."""
     task: int | None = None
     """The Slurm task, from ``srun --label``; the rank where one process runs per task."""
     host: str = ""
@@ -89,13 +90,17 @@ class LinePrefix:
     """The time that the line itself carries; without a zone where it names none."""
 
 
-_RANK = re2.compile(r"^\s*(?:\[(?:rank|RANK) ?(\d{1,7})\]:?|rank ?(\d{1,7}):) ?")
+_RANK = re2.compile(
+    r"^\s*(?:\[(?:(?:rank|RANK) ?|(?:[\w.-]{1,40}[|,] ?)?rank[=:] ?)(\d{1,7})\]:?"
+    r"|rank ?(\d{1,7})(?:\[[^\[\]]{1,60}\]){0,3}:) ?"
+)
 _MPI_RANK = re2.compile(r"^\s*\[\d{1,5},(\d{1,7})\]<std(?:out|err|diag)>: ?")
 _RAY_WORKER = re2.compile(r"^\s*\([^()]{0,200}\bpid=\d{1,9}[^()]{0,100}\) ?")
 _TASK = re2.compile(r"^ {0,6}(\d{1,7}):(?: |$)")
 _TORN_RANK = re2.compile(r"\[rank(\d{1,7})\]: ?")
 _LOCAL_RANK = re2.compile(r"^\s*\[\w+?\d{1,4}\]:")
 _NCCL = re2.compile(r"^\s*([A-Za-z0-9][\w.-]{0,252}):(\d{1,8}):(\d{1,8}) (?:\[(\d{1,3})\] )?")
+_SERVICE = re2.compile(r"^[A-Za-z0-9][\w.-]{0,120}[_-]\d{1,4} {1,60}\| ?")
 _HOST = re2.compile(r"^([A-Za-z0-9][\w.-]{0,252}): ")
 _SYSLOG = re2.compile(r"^([A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2}) ([A-Za-z0-9][\w.-]{0,252}) ")
 _SYSLOG_ISO = re2.compile(
@@ -108,6 +113,7 @@ _NOT_HOSTS = re2.compile(
 )
 
 _MAX_PREFIXES = 8
+_WHERE_A_RANK_BEGINS = 56
 _LONGEST_NAME = 260
 
 
@@ -142,9 +148,10 @@ def _peel(prefix: LinePrefix, nodes: Collection[str]) -> bool:
     if start.isdigit():
         return _peel_syslog(prefix) or _peel_stamp(prefix) or _peel_task(prefix) or _peel_named(prefix, nodes)
     if start.isupper():
-        return _peel_syslog(prefix) or _peel_stamp(prefix) or _peel_named(prefix, nodes)
+        return _peel_syslog(prefix) or _peel_stamp(prefix) or _peel_named(prefix, nodes) or _peel_service(prefix)
     if start.isalpha():
-        return _peel_named(prefix, nodes) or (start in "rk" and (_peel_rank(prefix) or _peel_stamp(prefix)))
+        in_front = _peel_named(prefix, nodes) or _peel_service(prefix)
+        return in_front or (start in "rk" and (_peel_rank(prefix) or _peel_stamp(prefix)))
     return start == "(" and (_peel_stamp(prefix) or _peel_ray_worker(prefix))
 
 
@@ -157,8 +164,17 @@ def _peel_named(prefix: LinePrefix, nodes: Collection[str]) -> bool:
     return _peel_host(prefix, nodes)
 
 
+def _peel_service(prefix: LinePrefix) -> bool:
+    """Compose puts the container's name before each line: ``trainer-1  | ``."""
+    found = _SERVICE.match(prefix.rest) if " |" in prefix.rest[:_LONGEST_NAME] else None
+    if not found:
+        return False
+    prefix.rest = prefix.rest[found.end() :]
+    return True
+
+
 def _peel_rank(prefix: LinePrefix) -> bool:
-    found = _RANK.match(prefix.rest) if "rank" in prefix.rest[:16].lower() else None
+    found = _RANK.match(prefix.rest) if "rank" in prefix.rest[:_WHERE_A_RANK_BEGINS].lower() else None
     if found:
         if prefix.rank is None:
             prefix.rank = int(found.group(1) or found.group(2))
