@@ -18,8 +18,10 @@ from activities.attribution.fast import asked_beside
 from activities.attribution.protocol import AttributionService
 from activities.logs.protocol import LogSource
 from activities.metrics.protocol import MetricsAnswer, MetricSource, MetricsState, NoMetrics
-from activities.scheduler.protocol import NodeReader, NodeRecord, SchedulerError
+from activities.scheduler.protocol import JobRecord, NodeReader, NodeRecord, SchedulerError
+from activities.scheduler.site import Reservation, ReservationReader
 from activities.suspicions import NoSuspicions, SuspicionReader
+from activities.usable_nodes import usable_nodes
 from recovery.attribution.attribute import attribute
 from recovery.attribution.incident import Incident, JobFacts
 from recovery.attribution.observed import as_observed
@@ -50,8 +52,10 @@ class Assessor:
         metrics: MetricSource | None = None,
         service: AttributionService | None = None,
         suspicions: SuspicionReader | None = None,
+        reservations: ReservationReader | None = None,
     ) -> None:
         self._reader = nodes
+        self._reservation_reader = reservations
         self.lines = AttemptLines(logs)
         self._policy = policy
         self._terms = terms
@@ -79,8 +83,11 @@ class Assessor:
 
     async def _attribution(self, order: AttributeOrder) -> Attribution:
         asked_at = datetime.now(UTC)
-        nodes, metrics, suspicions = await asyncio.gather(
-            self._nodes(), self._samples(order, asked_at), self._suspicions.suspicions()
+        nodes, reservations, metrics, suspicions = await asyncio.gather(
+            self._nodes(),
+            self._reservations(order.record),
+            self._samples(order, asked_at),
+            self._suspicions.suspicions(),
         )
         ending = ending_of(order.record, requeued=order.requeued, nodes=order.nodes)
         async with self._room:
@@ -90,7 +97,7 @@ class Assessor:
         return Attribution(
             verdict=verdict,
             ending=ending,
-            usable_nodes=_usable(nodes, order.record.partitions),
+            usable_nodes=usable_nodes(order.record, nodes, reservations),
             attributed_at=datetime.now(UTC),
             suspicions=_of_others(suspicions, order),
         )
@@ -126,8 +133,9 @@ class Assessor:
 
     async def reconsider(self, order: AttributeOrder, attribution: Attribution, opinion: Opinion) -> Decided:
         """Decide anew on an attribution that a service has an opinion on, on the nodes as they are now."""
-        usable_nodes = _usable(await self._nodes(), order.record.partitions)
-        known = attribution.model_copy(update={"usable_nodes": usable_nodes, "opinion": opinion})
+        nodes, reservations = await asyncio.gather(self._nodes(), self._reservations(order.record))
+        usable = usable_nodes(order.record, nodes, reservations)
+        known = attribution.model_copy(update={"usable_nodes": usable, "opinion": opinion})
         return self._decide(situation_of(order, known, now=datetime.now(UTC)))
 
     @activity.defn
@@ -146,6 +154,19 @@ class Assessor:
                 return await self._reader.nodes()
         except (SchedulerError, TimeoutError) as error:
             activity.logger.warning("the nodes are not known: %s", error)
+            return None
+
+    async def _reservations(self, record: JobRecord) -> Sequence[Reservation] | None:
+        """Read the reservations for a job that asks for one; None where there is no answer."""
+        if not record.reservation:
+            return ()
+        if self._reservation_reader is None:
+            return None
+        try:
+            async with asyncio.timeout(NODE_READ_TIMEOUT_S):
+                return await self._reservation_reader.reservations()
+        except (SchedulerError, TimeoutError) as error:
+            activity.logger.warning("the nodes of reservation %s are not known: %s", record.reservation, error)
             return None
 
     async def _samples(self, order: AttributeOrder, asked_at: datetime) -> MetricsAnswer:
@@ -184,11 +205,3 @@ def _failed(nodes: Sequence[NodeRecord] | None, allocation: tuple[NodeName, ...]
     """The attempt's nodes that Slurm itself took out: down or not responding."""
     lost = {"DOWN", "NOT_RESPONDING", "FAIL", "FAILING"}
     return tuple(node.name for node in nodes or () if node.name in allocation and node.states & lost)
-
-
-def _usable(nodes: Sequence[NodeRecord] | None, partitions: frozenset[str]) -> frozenset[NodeName] | None:
-    if nodes is None:
-        return None
-    return frozenset(
-        node.name for node in nodes if node.usable and (not node.partitions or partitions & node.partitions)
-    )

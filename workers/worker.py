@@ -129,14 +129,16 @@ async def _serving(client: Client, cluster: ClusterSettings, state_dir: Path, re
         metrics = await stack.enter_async_context(open_metrics(cluster))
         logs = await stack.enter_async_context(open_log_source(cluster, scheduler))
         service = await stack.enter_async_context(open_attribution_service(cluster))
+        reads = SharedReads(scheduler)
         assessor = Assessor(
-            SharedReads(scheduler),
+            reads,
             logs,
             cluster.policy,
             selection_of(cluster).terms,
             metrics,
             service,
             ClusterSuspicions(client, cluster.name),
+            reads,
         )
         for worker in _cluster_workers(client, cluster, scheduler, snapshots, logs, assessor, state_dir, records):
             await stack.enter_async_context(worker)

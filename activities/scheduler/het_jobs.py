@@ -40,6 +40,8 @@ def _whole(leader: JobRecord, followers: Iterable[JobRecord]) -> JobRecord:
             "node_count": sum(part.node_count for part in parts),
             "excluded_nodes": tuple(node for node in leader.excluded_nodes if _avoided_by_all(node, parts)),
             "required_nodes": _each_once(node for part in parts for node in part.required_nodes),
+            "reservation": _same_for_all(part.reservation for part in parts),
+            "constraint": _same_for_all(part.constraint for part in parts),
             "components": tuple(_component(part) for part in parts),
         }
     )
@@ -58,6 +60,12 @@ def _component(part: JobRecord) -> Component:
 
 def _avoided_by_all(node: NodeName, parts: Iterable[JobRecord]) -> bool:
     return all(node in part.excluded_nodes for part in parts)
+
+
+def _same_for_all(texts: Iterable[str]) -> str:
+    """What one component alone asks for says nothing of where the others may start."""
+    different = set(texts)
+    return different.pop() if len(different) == 1 else ""
 
 
 def _each_once(nodes: Iterable[NodeName]) -> tuple[NodeName, ...]:

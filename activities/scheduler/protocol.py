@@ -146,6 +146,10 @@ class JobRecord(Value):
     """How many nodes the job asks for."""
     excluded_nodes: tuple[NodeName, ...] = ()
     required_nodes: tuple[NodeName, ...] = ()
+    reservation: str = ""
+    """The reservation that the job asks for, several with commas between them; empty: none."""
+    constraint: str = ""
+    """The features that its nodes must have, as ``--constraint`` says it; empty: none."""
     comment: str = ""
     admin_comment: str = ""
     requeueable: bool = True
@@ -163,7 +167,8 @@ class JobRecord(Value):
     """The het job's leader id when this is a component, else empty."""
     components: tuple[Component, ...] = ()
     """A het job's, the leader's own first. `nodes`, `node_count` and `required_nodes` are of all of them then, and
-    `excluded_nodes` what all of them avoid. Empty: no het job, or no leader."""
+    `excluded_nodes` what all of them avoid; `reservation` and `constraint` are what all of them ask for. Empty: no het
+    job, or no leader."""
     dependency: Dependency = Dependency()
     """What the job waits for before it may start."""
     cancelled_by: str = ""
@@ -183,11 +188,18 @@ class NodeRecord(Value):
     """Upper-case words, such as IDLE, ALLOCATED, DOWN, DRAIN, NOT_RESPONDING."""
     reason: str = ""
     partitions: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+    """Those that it has, or may be rebooted into (Slurm's available features)."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether Slurm shows nothing that would keep a job from starting on it once it is free."""
+        return not self.states & {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING"}
 
     @property
     def usable(self) -> bool:
-        """Whether a job could start on it once it is free."""
-        return not self.states & {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"}
+        """Whether a job without a reservation could start on it once it is free."""
+        return self.sound and "MAINT" not in self.states
 
 
 class ClusterReading(Value):

@@ -1,17 +1,23 @@
 """slurmrestd's ``/nodes`` to node records.
 
 The state is one word and its flags a second list in v0.0.38, one list from v0.0.40 on. One flag has another name than
-in sinfo: MAINTENANCE for MAINT.
+in sinfo: MAINTENANCE for MAINT. The features are one text with commas in v0.0.38, a list later.
 """
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ValidationError
 
 from activities.scheduler.protocol import NodeRecord, SchedulerUnavailable
 from activities.scheduler.slurm_json import Part, Text, Words, first_fault
 
 _AS_SINFO_SAYS = {"MAINTENANCE": "MAINT"}
+
+
+def _feature_names(value: Any) -> Any:
+    return [name for name in value.split(",") if name] if isinstance(value, str) else value or []
 
 
 class _RawNode(Part):
@@ -20,6 +26,7 @@ class _RawNode(Part):
     state_flags: tuple[str, ...] = ()
     reason: Text = ""
     partitions: tuple[str, ...] = ()
+    features: Annotated[frozenset[str], BeforeValidator(_feature_names)] = frozenset()
 
 
 class _Answer(Part):
@@ -47,4 +54,5 @@ def _record(raw: _RawNode) -> NodeRecord:
         states=frozenset(_AS_SINFO_SAYS.get(word, word) for word in words),
         reason=raw.reason,
         partitions=frozenset(raw.partitions),
+        features=raw.features,
     )

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from activities.scheduler.protocol import ClusterReading, JobRecord, NodeRecord, Scheduler
+from activities.scheduler.protocol import ClusterReading, JobRecord, NodeRecord, Scheduler, SchedulerUnavailable
+from activities.scheduler.site import PlacesReader, Reservation
 from recovery.model import JobId
 
 FEW = 2
@@ -21,7 +22,7 @@ FEW = 2
 GATHER_S = 0.2
 """How long a bulk read waits for others to share it."""
 GATHER_NODES_S = 0.5
-"""The same for a read of the nodes, which no act waits for."""
+"""The same for a read of the nodes or of the reservations, which no act waits for."""
 
 Answer = TypeVar("Answer")
 
@@ -31,9 +32,12 @@ class SharedReads:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._jobs_rush, self._nodes_rush = _Rush(), _Rush()
+        self._jobs_rush, self._nodes_rush, self._reservations_rush = _Rush(), _Rush(), _Rush()
         self._jobs: _Together[ClusterReading] = _Together(scheduler.jobs)
         self._nodes: _Together[tuple[NodeRecord, ...]] = _Together(scheduler.nodes)
+        self._reservations: _Together[tuple[Reservation, ...]] | None = None
+        if isinstance(scheduler, PlacesReader):
+            self._reservations = _Together(scheduler.reservations)
 
     async def job(self, job_id: JobId) -> JobRecord:
         """Read one job freshly. Raises `JobUnknown`."""
@@ -46,6 +50,12 @@ class SharedReads:
     async def nodes(self) -> tuple[NodeRecord, ...]:
         """Read all nodes freshly."""
         return await self._nodes.ask(gather_s=GATHER_NODES_S if self._nodes_rush.with_one_more() else 0.0)
+
+    async def reservations(self) -> tuple[Reservation, ...]:
+        """Read all reservations freshly. Raises `SchedulerUnavailable` also where the transport can't tell of them."""
+        if self._reservations is None:
+            raise SchedulerUnavailable("this way to the scheduler does not tell of reservations: use kind cli or ssh")
+        return await self._reservations.ask(gather_s=GATHER_NODES_S if self._reservations_rush.with_one_more() else 0.0)
 
 
 class _Rush:

@@ -16,7 +16,7 @@ COMMAND = (
     "--Node",
     "--noheader",
     "--all",
-    f"--Format=NodeList:{_FIELD_END},StateComplete:{_FIELD_END},PartitionName:{_FIELD_END},Reason:{_ROW_END}",
+    f"--Format=NodeList:{_FIELD_END},StateComplete:{_FIELD_END},PartitionName:{_FIELD_END},Features:{_FIELD_END},Reason:{_ROW_END}",
 )
 
 
@@ -39,12 +39,13 @@ def read_nodes(answer: str) -> tuple[NodeRecord, ...]:
 
 def _node(row: str) -> NodeRecord:
     try:
-        name, states, partition, reason = row.split(_FIELD_END)
+        name, states, partition, features, reason = row.split(_FIELD_END)
         return NodeRecord(
             name=name,
             states=frozenset(states.upper().split("+")),
             reason="" if reason == "none" else reason,
             partitions=frozenset({partition}),
+            features=frozenset() if features == "(null)" else frozenset(features.split(",")),
         )
     except (ValidationError, ValueError) as error:
         raise SchedulerUnavailable(f"sinfo's row {row[:80]!r} cannot be read") from error

@@ -250,14 +250,18 @@ class AccountsReader(Protocol):
         ...
 
 
+class ReservationReader(Protocol):
+    """What tells of the reservations. Raises `SchedulerUnavailable`."""
+
+    async def reservations(self) -> tuple[Reservation, ...]:
+        """Read all reservations."""
+        ...
+
+
 @runtime_checkable
-class PlacesReader(Protocol):
+class PlacesReader(ReservationReader, Protocol):
     """A transport that reads what nodes are grouped into. Both methods raise `SchedulerUnavailable`."""
 
     async def partitions(self) -> tuple[Partition, ...]:
         """Read all partitions."""
-        ...
-
-    async def reservations(self) -> tuple[Reservation, ...]:
-        """Read all reservations."""
         ...

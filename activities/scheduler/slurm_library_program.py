@@ -98,6 +98,7 @@ def _nodes(pyslurm: Any, _question: dict[str, Any]) -> dict[str, Any]:
                 "state": _text(node, "state").split("+"),
                 "reason": _text(node, "reason"),
                 "partitions": node.partitions,
+                "features": node.available_features,
             }
             for node in pyslurm.Nodes.load().values()
         ]
@@ -127,6 +128,8 @@ def _job_as_told(job: Any) -> dict[str, Any]:
         "node_count": job.num_nodes or 0,
         "excluded_nodes": _text(job, "excluded_nodes"),
         "required_nodes": _text(job, "required_nodes"),
+        "resv_name": _text(job, "reservation"),
+        "features": ",".join(job.constraints),
         "comment": _text(job, "comment"),
         "admin_comment": _text(job, "admin_comment"),
         "requeue": job.is_requeueable,

@@ -79,6 +79,8 @@ class _RawJob(Part):
     node_count: Number = 0
     excluded_nodes: Text = ""
     required_nodes: Text = ""
+    resv_name: Text = ""
+    features: Text = ""
     comment: Text = ""
     admin_comment: Text = ""
     dependency: Text = ""
@@ -172,6 +174,8 @@ def _record(raw: _RawJob, read_at: datetime, teller: str) -> JobRecord:
             node_count=raw.node_count,
             excluded_nodes=expand(raw.excluded_nodes),
             required_nodes=expand(raw.required_nodes),
+            reservation=raw.resv_name,
+            constraint=raw.features,
             comment=raw.comment,
             admin_comment=raw.admin_comment,
             dependency=read_dependency(raw.dependency) if raw.dependency else NO_DEPENDENCY,

@@ -18,7 +18,8 @@ from activities.assessment import AttributeOrder, Attribution, Background, Terms
 from activities.attempt_lines import MAX_LOG_BYTES
 from activities.logs.files import FileTail
 from activities.logs.protocol import LogCursor
-from activities.scheduler.protocol import JobRecord, JobState, NodeRecord
+from activities.scheduler.protocol import JobRecord, JobState, NodeRecord, SchedulerUnavailable
+from activities.scheduler.site import Reservation
 from recovery.model import Action, Category, Confidence, JobKey, Mode, Progress, SymptomKind
 from recovery.optin import OptIn
 from recovery.policy import PolicySettings
@@ -47,6 +48,24 @@ class ScriptedSuspicions:
         return self.told
 
 
+class ScriptedReservations:
+    """Tells of these reservations, and counts who asks."""
+
+    def __init__(self, told: tuple[Reservation, ...], trouble: SchedulerUnavailable | None = None) -> None:
+        self._told, self._trouble = told, trouble
+        self.asked = 0
+
+    async def reservations(self) -> tuple[Reservation, ...]:
+        self.asked += 1
+        if self._trouble is not None:
+            raise self._trouble
+        return self._told
+
+
+def reservation(*nodes: str) -> Reservation:
+    return Reservation(name="training", starts_at=submitted_at(0), ends_at=submitted_at(100), nodes=nodes)
+
+
 class Assessment:
     """An assessor over one job's files, and the order that a test makes for it."""
 
@@ -56,13 +75,21 @@ class Assessment:
         self.logs = FileTail()
         self.suspicions = ScriptedSuspicions()
         self.out, self.err = directory / "job.out", directory / "job.err"
-        self.assessor = Assessor(
+        self.assessor = self._assessor(None)
+
+    def _assessor(self, site: ScriptedReservations | None) -> Assessor:
+        return Assessor(
             self.scheduler,  # type: ignore[arg-type]
             self.logs,
             PolicySettings(),
             Terms(mode=Mode.ACT, acknowledged=True, advice_lifetime_s=77),
             suspicions=self.suspicions,
+            reservations=site,
         )
+
+    def with_reservations(self, site: ScriptedReservations) -> Assessment:
+        self.assessor = self._assessor(site)
+        return self
 
     def record(self, state: JobState = JobState.FAILED, attempt: int = 0, **facts: Any) -> JobRecord:
         files = {"stdout": str(self.out), "stderr": str(self.err)}
@@ -167,6 +194,24 @@ async def test_the_usable_nodes_are_those_of_the_jobs_partition_that_are_well(jo
         node("node07", "IDLE", partitions=()),
     )
     assert (await job.attribute(job.order())).usable_nodes == {"node01", "node05", "node07"}
+
+
+async def test_the_reservations_are_asked_for_only_for_a_job_that_has_one(job: Assessment) -> None:
+    site = ScriptedReservations((reservation("node01", "node02"),))
+    assert (await job.with_reservations(site).attribute(job.order())).usable_nodes == set(NODES)
+    assert not site.asked
+
+    asked = await job.attribute(job.order(job.record(reservation="training")))
+    assert (asked.usable_nodes, site.asked) == ({"node01", "node02"}, 1)
+
+
+@pytest.mark.parametrize("site", [None, SchedulerUnavailable("no answer")], ids=["no such reader", "no answer"])
+async def test_a_reservation_of_which_nothing_is_known_says_nothing(
+    job: Assessment, site: SchedulerUnavailable | None
+) -> None:
+    if site is not None:
+        job.with_reservations(ScriptedReservations((), trouble=site))
+    assert (await job.attribute(job.order(job.record(reservation="training")))).usable_nodes is None
 
 
 async def test_a_verdict_comes_though_the_scheduler_is_silent(job: Assessment) -> None:

@@ -32,6 +32,18 @@ def test_a_state_is_the_same_words_as_sinfo_says(text: str, states: set[str]) ->
     assert node == NodeRecord(name="node01", states=frozenset(states), partitions=frozenset({"main", "other"}))
 
 
+@pytest.mark.parametrize("features", ["h100,ib", ["h100", "ib"]], ids=["v0.0.38", "v0.0.40"])
+def test_features_are_names(features: str | list[str]) -> None:
+    (node,) = read_nodes(told(state="idle", features=features), "it")
+    assert node.features == {"h100", "ib"}
+
+
+@pytest.mark.parametrize("features", ["", [], None])
+def test_a_node_may_have_no_features(features: object) -> None:
+    (node,) = read_nodes(told(state="idle", features=features), "it")
+    assert node.features == frozenset()
+
+
 def test_a_drained_node_is_not_usable_and_says_why() -> None:
     (node,) = read_nodes(told(state="idle", state_flags=["DRAIN"], reason="bad HBM"), "it")
     assert not node.usable

@@ -51,6 +51,8 @@ RUNNING: dict[str, Any] = {
     "num_nodes": 2,
     "excluded_nodes": "node08",
     "required_nodes": None,
+    "reservation": "night",
+    "constraints": ["h100&ib"],
     "comment": "watch me",
     "admin_comment": None,
     "is_requeueable": True,
@@ -97,8 +99,20 @@ CLUSTER: dict[str, Any] = {
     "script": "#!/bin/sh\ntrue\n",
     "jobs": [RUNNING, HELD, FAILED],
     "nodes": [
-        {"name": "node01", "state": "MIXED", "reason": None, "partitions": ["main", "other"]},
-        {"name": "node02", "state": "DOWN+DRAIN+NOT_RESPONDING", "reason": "smells", "partitions": []},
+        {
+            "name": "node01",
+            "state": "MIXED",
+            "reason": None,
+            "partitions": ["main", "other"],
+            "available_features": ["h100", "ib"],
+        },
+        {
+            "name": "node02",
+            "state": "DOWN+DRAIN+NOT_RESPONDING",
+            "reason": "smells",
+            "partitions": [],
+            "available_features": [],
+        },
     ],
 }
 
@@ -158,6 +172,8 @@ async def test_jobs_are_read_in_bulk_and_one_by_one_alike(site: Site) -> None:
         nodes=("node01", "node02"),
         node_count=2,
         excluded_nodes=("node08",),
+        reservation="night",
+        constraint="h100&ib",
         comment="watch me",
         batch_host="node01",
         stdout="/work/train-7.log",
@@ -209,7 +225,12 @@ async def test_bytes_that_are_not_utf8_are_replaced(site: Site) -> None:
 
 async def test_nodes_are_read_with_their_states_and_partitions(site: Site) -> None:
     assert await site.scheduler.nodes() == (
-        NodeRecord(name="node01", states=frozenset({"MIXED"}), partitions=frozenset({"main", "other"})),
+        NodeRecord(
+            name="node01",
+            states=frozenset({"MIXED"}),
+            partitions=frozenset({"main", "other"}),
+            features=frozenset({"h100", "ib"}),
+        ),
         NodeRecord(name="node02", states=frozenset({"DOWN", "DRAIN", "NOT_RESPONDING"}), reason="smells"),
     )
 

@@ -16,6 +16,7 @@ from activities.scheduler.protocol import (
     SchedulerUnavailable,
 )
 from activities.scheduler.shared_reads import SharedReads
+from activities.scheduler.site import Partition, Reservation
 
 SUBMITTED = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -55,6 +56,18 @@ class SlowScheduler:
         await asyncio.sleep(0.02)
         if self.silent:
             raise SchedulerUnavailable("no answer")
+
+
+class SlowSite(SlowScheduler):
+    """The same, of a transport that tells of its site."""
+
+    async def partitions(self) -> tuple[Partition, ...]:
+        await self._answer("partitions")
+        return ()
+
+    async def reservations(self) -> tuple[Reservation, ...]:
+        await self._answer("reservations")
+        return ()
 
 
 @pytest.fixture
@@ -138,3 +151,15 @@ async def test_many_who_ask_for_the_nodes_one_after_the_other_share_few_reads(
 
     await asyncio.gather(*(ask(number * 0.03) for number in range(30)))
     assert len(scheduler.calls) <= 5
+
+
+async def test_the_reservations_are_read_once_for_all_who_ask_meanwhile() -> None:
+    site = SlowSite()
+    reads = SharedReads(site)  # type: ignore[arg-type]
+    await asyncio.gather(*(reads.reservations() for _ in range(50)))
+    assert site.calls == ["reservations"]
+
+
+async def test_a_transport_without_reservations_says_so(reads: SharedReads) -> None:
+    with pytest.raises(SchedulerUnavailable, match="does not tell of reservations"):
+        await reads.reservations()

@@ -24,6 +24,7 @@ def test_nodes_are_read_with_every_state_flag_and_all_their_partitions() -> None
     assert nodes["node07"].reason == "Not responding"
     assert not nodes["node08"].usable
     assert {"main", "other"} == nodes["node01"].partitions
+    assert nodes["node01"].features == frozenset()
 
 
 def test_a_reason_may_hold_anything() -> None:
