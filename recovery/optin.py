@@ -30,10 +30,10 @@ OUR_WORDS = ("relight", "nvidia-recovery", "APS")
 
 _OURS = rb"(?:relight|nvidia[-_]recovery|aps)"
 _SPEAKS_TO_US = re2.compile(
-    rb"""(?i)(?:^|[{,"'])\s*""" + _OURS + rb"""\s*["']?\s*:|^\s*\[\s*["']""" + _OURS + rb"""["']"""
+    rb"""(?i)(?:^|[{,"'])\s*""" + _OURS + rb"""\s*\\?["']?\s*:|^\s*\[\s*["']""" + _OURS + rb"""["']"""
 )
-"""One of our words where a key stands, or first in a list; whatever its case and with its quotes lost. Prose that
-mentions it is none."""
+"""One of our words where a key stands, or first in a list; whatever its case and with its quotes lost, or escaped by a
+wrapper once too often. Prose that mentions it is none."""
 
 
 def _accept_action(word: object) -> object:

@@ -56,11 +56,17 @@ class Acting:
             clear_delay=state.terms.clear_requeue_delay and not advice.keep_delay,
             override_no_requeue=state.terms.override_no_requeue,
             spare_s=self._spare_s(advice),
+            by_its_comment=self._by_its_comment(advice),
         )
         reconciliation = await self._resubmitting.instead(order, await self._carry_out(order))
         self._record_outcome(advice, reconciliation)
         state.phase = Phase.WATCHING
         return reconciliation
+
+    def _by_its_comment(self, advice: Advice) -> bool:
+        """Whether nobody but the job itself said that relight may act: no person ordered it, or set the mode."""
+        asked = self._start.optin.mode is Mode.ACT
+        return asked and advice.by == "policy" and self._state.mode_override is None
 
     def _spare_s(self, advice: Advice) -> float:
         """How long the attempt may go on because it writes a checkpoint."""

@@ -27,7 +27,8 @@ from activities.scheduler.protocol import (
     Scheduler,
 )
 from activities.scheduler.steps import ActOrder, Sent, Step, held_by_us, is_ours, lacks_mark, list_changes, next_step
-from recovery.model import Reconciliation
+from recovery.model import Mode, Reconciliation
+from recovery.optin import OptIn, parse_comment
 
 MAX_STEPS = 200
 SETTLE_S = 0.15
@@ -134,8 +135,8 @@ class SchedulerActs:
             step = next_step(record, carrying.order, self._clock(), sent=carrying.sent)
             if isinstance(step, Reconciliation):
                 return step
-            if carrying.begins_with(step, record) and not self._may_act_in(record.partition):
-                return await self._back_to_observe(record, carrying.order)
+            if carrying.begins_with(step, record) and (why := self._why_observe(record, carrying.order)):
+                return await self._back_to_observe(record, carrying.order, why)
             if time.monotonic() - read_at > STALE_AFTER_S:
                 return None
             return await self._try_step(step, record, carrying)
@@ -145,14 +146,20 @@ class SchedulerActs:
             carrying.trouble = str(error)
             return None
 
-    async def _back_to_observe(self, record: JobRecord, order: ActOrder) -> Reconciliation:
+    def _why_observe(self, record: JobRecord, order: ActOrder) -> str:
+        """Why nothing may be done to the job, whatever its workflow knows; empty: it may."""
+        if not self._may_act_in(record.partition):
+            return "the operator's settings do not allow acts here any more"
+        asked = parse_comment(record.comment) if order.by_its_comment else OptIn(mode=Mode.ACT)
+        lets_us = asked is not None and asked.mode is Mode.ACT
+        return "" if lets_us else "the job's own comment does not ask for acts any more"
+
+    async def _back_to_observe(self, record: JobRecord, order: ActOrder, why: str) -> Reconciliation:
         """Give up before anything became of the job. A mark that is set already must go, or a later hold of a person's
         would be taken for ours."""
         if is_ours(record, order) and not record.state.ended:
             await self._unmark(record, order)
-        return Reconciliation.abandoned(
-            "mode_observe", self._clock(), "the operator's settings do not allow acts here any more"
-        )
+        return Reconciliation.abandoned("mode_observe", self._clock(), why)
 
     async def _try_step(self, step: Step, record: JobRecord, carrying: Carrying) -> Reconciliation | None:
         """Take `step`. A refusal only says that the record was older than it: the next read tells what happened in

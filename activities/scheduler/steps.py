@@ -76,6 +76,8 @@ class ActOrder(Value):
     override_no_requeue: bool = False
     spare_s: float = 0.0
     """For how long the attempt is left to run once it is marked: it is writing a checkpoint."""
+    by_its_comment: bool = False
+    """It is the job's own comment that lets relight act: what its owner has made of that since counts."""
     unable: tuple[NodeName, ...] = ()
     """Nodes of the advice that the scheduler refuses to exclude, found out while the order is carried out."""
 

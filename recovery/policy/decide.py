@@ -184,10 +184,12 @@ def _restart(situation: Situation, settings: PolicySettings) -> Decision:
 def _wanted_exclusions(
     situation: Situation, settings: PolicySettings, avoid: tuple[NodeName, ...]
 ) -> tuple[NodeName, ...]:
-    """Newest last: the earlier ones that still hold, then those that this attempt's failure adds."""
+    """The strongest last: the earlier ones that still hold, then those that this attempt's failure adds; what is
+    avoided for other jobs' failures alone comes before them."""
     held = [e.node for e in situation.exclusions if e.until is None or e.until > situation.now]
     earlier = [node for node in held if node not in avoid]
-    wanted = [node for node in dict.fromkeys((*earlier, *avoid)) if node not in situation.user_excluded]
+    by_strength = (*earlier, *avoid) if situation.verdict.names_culprits else (*avoid, *earlier)
+    wanted = [node for node in by_strength if node not in situation.user_excluded]
     return tuple(wanted[-settings.max_exclusions :] if settings.max_exclusions else ())
 
 
@@ -197,7 +199,7 @@ def _named(situation: Situation) -> tuple[NodeName, ...]:
 
 
 def _feasible(wanted: tuple[NodeName, ...], situation: Situation) -> tuple[tuple[NodeName, ...], list[NodeName]]:
-    """Give up the oldest exclusions until the job could still start; keep all where the nodes are not known."""
+    """Give up the weakest exclusions until the job could still start; keep all where the nodes are not known."""
     if situation.usable_nodes is None:
         return wanted, []
     usable = situation.usable_nodes - set(situation.user_excluded)

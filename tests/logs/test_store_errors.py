@@ -92,8 +92,9 @@ async def blindness(store: RunningStore, **changes: Any) -> Chunk:
     ids=lambda value: value[:16].decode(errors="replace").strip() if isinstance(value, bytes) else "",
 )
 async def test_a_bad_answer_is_blindness_with_a_remedy(kind: str, said: bytes, words: list[str]) -> None:
+    patience = {"timeout_s": 10.0} if said else {}
     async with answering(kind, said) as store:
-        chunk = await blindness(store)
+        chunk = await blindness(store, **patience)
     assert (chunk.state, chunk.lines, chunk.caught_up) == (SourceState.UNREADABLE, [], False)
     assert chunk.detail.startswith(f"{kind} at {store.url}")
     assert [word for word in words if word not in chunk.detail] == []

@@ -1,4 +1,4 @@
-"""The operator's settings are a second lock on every act, whatever a workflow has heard."""
+"""The operator's settings and the job's own comment lock every act a second time, whatever a workflow has heard."""
 
 from __future__ import annotations
 
@@ -82,6 +82,32 @@ async def test_a_job_that_was_only_marked_is_left_without_a_mark(simulator: Runn
     assert (after.state, after.restart_count) == (JobState.RUNNING, 0)
     assert not isinstance(read_marker(after.admin_comment), Marker)
     assert "site note" in after.admin_comment
+
+
+@pytest.mark.parametrize("comment", ["", '{"relight":{"mode":"observe"}}', '{"relight":{"mode":"act"}', "my best run"])
+async def test_nothing_is_done_to_a_job_whose_owner_took_the_word_back(
+    simulator: RunningSimulator, comment: str
+) -> None:
+    before = await submitted(simulator, comment=comment)
+    recorded = Recorded(simulator)
+    acts = SchedulerActs(recorded, settle_s=0.02)
+
+    seen = await ActivityEnvironment().run(acts.carry_out, order_for(before, by_its_comment=True))
+
+    assert (seen.disposition, seen.reason, recorded.verbs) == (Disposition.ABANDONED, "mode_observe", [])
+    assert "comment does not ask for acts" in seen.detail
+
+
+@pytest.mark.parametrize(("comment", "by_its_comment"), [('{"relight":{"mode":"act"}}', True), ("", False)])
+async def test_what_the_comment_still_asks_for_is_done_and_what_a_person_ordered_needs_none(
+    simulator: RunningSimulator, comment: str, by_its_comment: bool
+) -> None:
+    before = await submitted(simulator, comment=comment)
+    acts = SchedulerActs(simulator.scheduler, settle_s=0.02)
+
+    seen = await ActivityEnvironment().run(acts.carry_out, order_for(before, by_its_comment=by_its_comment))
+
+    assert seen.disposition is Disposition.CONVERGED
 
 
 async def second_try(scheduler: SimulatedScheduler, order: ActOrder) -> Reconciliation:

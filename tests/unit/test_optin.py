@@ -134,6 +134,7 @@ def test_a_comment_that_does_not_speak_to_us_is_no_opt_in(comment: str) -> None:
         "relight: act",
         '{"relight": ' + "[" * 3_000,
         "APS :",
+        r"{\"relight\":{\"mode\":\"act\"}}",
     ],
 )
 def test_broken_json_is_told(comment: str) -> None:

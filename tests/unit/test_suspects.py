@@ -21,7 +21,7 @@ from recovery.suspects import (
     suspects,
     weights_against,
 )
-from tests.unit.situations import NOW, a_situation, a_verdict, bug, gpu
+from tests.unit.situations import NOW, a_situation, a_verdict, an_exclusion, bug, gpu
 from tests.unit.test_policy_properties import NODES, limits, situations
 
 SETTINGS = PolicySettings()
@@ -175,3 +175,13 @@ def test_suspicion_makes_no_restart_of_anything_else_and_no_stop(
         assert with_it == without
     suspected = {suspect.node for suspect in suspects(told, settings.suspects, situation.now)}
     assert set(with_it.exclude) - suspected <= set(without.exclude)
+
+
+def test_a_suspicion_is_given_up_before_an_exclusion_that_evidence_named() -> None:
+    known = (an_exclusion("node01"),)
+    usable = frozenset({"node01", "node02", "node03", "node04", "node05"})
+    told = against("node02", "12", "15")
+
+    decision = decide(a_situation(UNLOCATED, suspicions=told, exclusions=known, usable_nodes=usable), SETTINGS)
+
+    assert decision.exclude == ("node01",)

@@ -27,6 +27,7 @@ async def test_observe_gives_the_same_advice_and_touches_nothing(stage: Stage) -
 
     [act], advised = stage.orders, stage.told(AuditKind.ADVISED)
     assert act.advice.job == acting.key
+    assert act.by_its_comment, "what the owner makes of that until then counts"
     assert advised[0] == advised[1]
     assert advised[2] == "mode observe: nothing is carried out"
     assert report.attempt == 0
@@ -65,6 +66,7 @@ async def test_mode_act_carries_out_the_standing_advice(stage: Stage) -> None:
 
     [order] = stage.orders
     assert (order.advice.action, order.advice.exclude) == (Action.RESTART_EXCLUDE, ("node02",))
+    assert not order.by_its_comment, "a person's word stands before the comment"
     assert stage.told(AuditKind.MODE) == ["mode act: convinced"]
 
 
