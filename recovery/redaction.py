@@ -10,42 +10,37 @@ from typing import Any
 
 import re2
 
+from recovery.secret_forms import (
+    CHOSEN,
+    DOUBTFUL,
+    MADE,
+    SAID,
+    TOKENS,
+    any_of,
+    is_doubtless,
+    is_nothing,
+    is_of_text,
+)
+
 MASK = "[redacted]"
 MOST_SITE_PATTERNS = 50
 MAX_PATTERN_CHARS = 500
 _PATTERN_MEMORY_BYTES = 1 << 20
-
-_WHOLE = (
-    r"\bhf_[A-Za-z0-9]{16,}",
-    r"\bsk-[A-Za-z0-9_-]{16,}",
-    r"\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}",
-    r"\bgithub_pat_[A-Za-z0-9_]{20,}",
-    r"\bglpat-[A-Za-z0-9_-]{16,}",
-    r"\bnvapi-[A-Za-z0-9_-]{16,}",
-    r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?",
-)
-_ASSIGNED = (
-    r"(?i)(\b(?:[a-z0-9_.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|token)"
-    r"|[a-z0-9_]+_key)[\"']?\s{0,3}[=:]\s{0,3}[\"']?)[^\s\"',;&(){}\[\]]{4,}"
-)
-_BEARER = r"(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
-_URL_USER = r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]{1,64}:)[^\s@/]{1,256}(@)"
+_AROUND_A_NAME = "-=:>,\\\"' \t\r\n\f\v"
 
 
-def _any_of(*patterns: str) -> str:
-    return "|".join(f"(?:{pattern})" for pattern in patterns)
+def _only_whether(pattern: str) -> Any:
+    """Compile `pattern` to tell whether it matches, which is quicker than to tell what."""
+    options = re2.Options()
+    options.never_capture = True
+    return re2.compile(pattern, options)
 
 
-_TOKENS = re2.compile(_any_of(*_WHOLE))
-_NAMED = re2.compile(_ASSIGNED)
-_HEADER = re2.compile(_BEARER)
-_USER = re2.compile(_URL_USER)
-# Nearly every line holds no secret: one look tells so, where replacing would look four times.
-_SECRETS = re2.compile(_any_of(*_WHOLE, _ASSIGNED, _BEARER, _URL_USER))
+# Nearly every line holds no secret: one look tells so, where replacing would look many times.
+_SECRETS = _only_whether(any_of(*TOKENS, CHOSEN, MADE, DOUBTFUL, *SAID))
+_TOKENS = re2.compile(any_of(*TOKENS))
+_CHOSEN, _MADE, _DOUBTFUL = re2.compile(CHOSEN), re2.compile(MADE), re2.compile(DOUBTFUL)
+_SAID = tuple(re2.compile(pattern) for pattern in SAID)
 
 
 class SitePattern:
@@ -71,11 +66,16 @@ class SitePattern:
         return str(self._compiled.sub(self._masked, text))
 
     def _masked(self, found: Any) -> str:
-        begin, end = found.span(self._group)
-        if begin == end:
-            return str(found.group())
-        whole, start = found.group(), found.start()
-        return f"{whole[: begin - start]}{MASK}{whole[end - start :]}"
+        return _masked(found, self._group)
+
+
+def _masked(found: Any, group: int) -> str:
+    """What was found with `group` of it masked."""
+    begin, end = found.span(group)
+    if begin == end:
+        return str(found.group())
+    whole, start = found.group(), found.start()
+    return f"{whole[: begin - start]}{MASK}{whole[end - start :]}"
 
 
 def _words(error: Exception) -> str:
@@ -107,6 +107,34 @@ def redact(text: str) -> str:
 
 def _without_known(text: str) -> str:
     text = _TOKENS.sub(MASK, text)
-    text = _HEADER.sub(lambda found: found.group(1) + MASK, text)
-    text = _NAMED.sub(lambda found: found.group(1) + MASK, text)
-    return str(_USER.sub(lambda found: found.group(1) + MASK + found.group(2), text))
+    for pattern in _SAID:
+        text = pattern.sub(_mask_said, text)
+    text = _CHOSEN.sub(_mask_chosen, text)
+    text = _MADE.sub(_mask_made, text)
+    return str(_DOUBTFUL.sub(_mask_doubtful, text))
+
+
+def _mask_said(found: Any) -> str:
+    return _masked(found, found.lastindex)
+
+
+def _mask_chosen(found: Any) -> str:
+    said_by, _, value = _parts(found)
+    return str(found.group()) if is_nothing(said_by, value) else _mask_said(found)
+
+
+def _mask_made(found: Any) -> str:
+    said_by, name, value = _parts(found)
+    return str(found.group()) if is_nothing(said_by, value) or is_of_text(name, value) else _mask_said(found)
+
+
+def _mask_doubtful(found: Any) -> str:
+    said_by, name, value = _parts(found)
+    doubtless = not is_nothing(said_by, value) and is_doubtless(name, value)
+    return _mask_said(found) if doubtless else str(found.group())
+
+
+def _parts(found: Any) -> tuple[str, str, str]:
+    """What says that a secret follows, the name in it, and what follows."""
+    said_by = str(found.group(1))
+    return said_by, said_by.strip(_AROUND_A_NAME), str(found.group(found.lastindex))
