@@ -186,6 +186,7 @@ def situation_of(
         ending=attribution.ending,
         verdict=attribution.verdict,
         progress=order.progress,
+        nodes=order.nodes,
         past=background.past,
         exclusions=background.exclusions,
         usable_nodes=attribution.usable_nodes,

@@ -73,6 +73,8 @@ class Situation(Value):
     ending: Ending
     verdict: Verdict
     progress: Progress
+    nodes: tuple[NodeName, ...] = ()
+    """Those that the attempt ran on; empty: not known."""
     past: tuple[PastAttempt, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
     """Those that relight or a person through relight set before and that have not ended."""

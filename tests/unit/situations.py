@@ -81,6 +81,7 @@ def a_situation(
     history: tuple[PastAttempt, ...] = (),
     nodes: int = 4,
     optin: OptIn | None = None,
+    ran_on: tuple[str, ...] = (),
     **changes: Any,
 ) -> Situation:
     """Attempt ``len(history)`` of a job of four nodes that ended in `state`."""
@@ -93,6 +94,7 @@ def a_situation(
         ending=Ending(state=state, node_count=nodes, **ending),
         verdict=verdict,
         progress=Progress(checkpoint=checkpoint),
+        nodes=ran_on,
         past=history,
         **changes,
     )

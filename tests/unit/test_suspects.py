@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.model import Action, Category, Confidence, Verdict
-from recovery.policy import PolicySettings, Situation, decide
+from recovery.policy import PastAttempt, PolicySettings, Situation, decide
 from recovery.suspects import (
     FORGET_AFTER,
     KEPT_SUSPICIONS,
@@ -21,7 +21,7 @@ from recovery.suspects import (
     suspects,
     weights_against,
 )
-from tests.unit.situations import NOW, a_situation, a_verdict, an_exclusion, bug, gpu
+from tests.unit.situations import NOW, a_situation, a_verdict, an_exclusion, bug, gpu, past
 from tests.unit.test_policy_properties import NODES, limits, situations
 
 SETTINGS = PolicySettings()
@@ -185,3 +185,44 @@ def test_a_suspicion_is_given_up_before_an_exclusion_that_evidence_named() -> No
     decision = decide(a_situation(UNLOCATED, suspicions=told, exclusions=known, usable_nodes=usable), SETTINGS)
 
     assert decision.exclude == ("node01",)
+
+
+# --- the job's own attempts --------------------------------------------------------------------------------------
+
+
+def on(*nodes: str, attempt: int = 0, verdict: Verdict = UNLOCATED) -> PastAttempt:
+    """An attempt on `nodes` that failed and was restarted with no node excluded."""
+    return past(attempt, verdict).model_copy(update={"nodes": nodes})
+
+
+def test_a_node_on_which_a_job_failed_again_and_again_is_tried_no_more() -> None:
+    decision = decide(a_situation(UNLOCATED, history=(on("node02"),), nodes=1, ran_on=("node02",)), SETTINGS)
+
+    assert (decision.action, decision.rule) == (Action.RESTART_EXCLUDE, "same_node_again")
+    assert decision.exclude == ("node02",)
+    assert decision.reason == "what happened; node02 was in each attempt that failed so"
+
+
+def test_the_one_node_that_changing_allocations_have_in_common_stands_out() -> None:
+    history = (on("node02", "node03"),)
+    decision = decide(a_situation(UNLOCATED, history=history, nodes=2, ran_on=("node02", "node04")), SETTINGS)
+    assert decision.exclude == ("node02",)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "history", "ran_on"),
+    [
+        (UNLOCATED, (), ("node02",)),
+        (UNLOCATED, (on("node01", "node02"),), ("node01", "node02")),
+        (UNLOCATED, (on("node01"),), ("node02",)),
+        (UNLOCATED, (on(),), ("node02",)),
+        (UNLOCATED, (on("node02", verdict=a_verdict(category=Category.STORAGE)),), ("node02",)),
+        (a_verdict(category=Category.STORAGE), (on("node02"),), ("node02",)),
+        (bug(), (on("node02", verdict=bug(fingerprint="another")),), ("node02",)),
+    ],
+)
+def test_without_one_node_in_common_or_where_it_lies_on_no_node_nothing_is_excluded(
+    verdict: Verdict, history: tuple[PastAttempt, ...], ran_on: tuple[str, ...]
+) -> None:
+    situation = a_situation(verdict, history=history, nodes=max(1, len(ran_on)), ran_on=ran_on)
+    assert decide(situation, SETTINGS).exclude == ()
