@@ -63,6 +63,7 @@ class RestSite:
             exclude=excluding,
             admin_comment=marking,
             batch_script=await self._scripts(version),
+            submit_for_others=Capability.no(f"nothing is submitted through slurmrestd: {_OTHER_WAY}"),
             accounting=await self._accounts(version),
         )
 

@@ -72,7 +72,9 @@ class Capabilities(Value):
     admin_comment: Capability
     """Write AdminComment, which carries the mark of our holds."""
     batch_script: Capability
-    """Read a job's batch script, to submit it again."""
+    """Read jobs' batch scripts: they name the files of steps, and a job that is submitted again needs its own."""
+    submit_for_others: Capability
+    """Submit a batch job as another user."""
     accounting: Capability
     """Read the attempts of jobs that slurmctld has forgotten."""
 
@@ -86,6 +88,7 @@ class Capabilities(Value):
             exclude=unknown,
             admin_comment=unknown,
             batch_script=unknown,
+            submit_for_others=unknown,
             accounting=unknown,
         )
 

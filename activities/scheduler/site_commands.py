@@ -1,7 +1,8 @@
 """What a site is and allows, through Slurm's own commands: scontrol, sacct, sacctmgr and sbatch.
 
 Seen on 22.05.8: sacctmgr and sacct answer at once when slurmdbd is away (exit code 1); a batch script that can't be had
-is exit code 0 and a line on stderr from scontrol, and the word NONE from sacct.
+is exit code 0 and a line on stderr from scontrol, and the word NONE from sacct. No job has the number 0, and sbatch
+submits nothing without a script: so it is found out what a forced command lets through.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from datetime import UTC, datetime, tzinfo
 from activities.scheduler import asked_json, sacct_table, show_config, show_records
 from activities.scheduler.checked import checked_job_id
 from activities.scheduler.command import Runner
-from activities.scheduler.protocol import Invalid, JobRecord, JobUnknown, SchedulerError, SchedulerUnavailable
+from activities.scheduler.protocol import (
+    Invalid,
+    JobRecord,
+    JobUnknown,
+    NotPermitted,
+    SchedulerError,
+    SchedulerUnavailable,
+)
 from activities.scheduler.rights import Rights, rights_by_level, rights_without_levels, same_for_both
 from activities.scheduler.sbatch_options import sbatch_options
 from activities.scheduler.site import (
@@ -29,6 +37,9 @@ from activities.scheduler.submission import Irrecoverable, Submission
 from activities.scheduler.tables import TableError, read_table
 from recovery.model import JobId
 
+NO_JOB = "0"
+_NOTHING_SUBMITTED = "batch script is empty"
+_OPTION = "in authorized_keys (deploy/ssh/README.md) give it"
 _TABLE = ("--noheader", "--parsable2")
 
 
@@ -85,7 +96,8 @@ class SiteCommands:
             hold=rights.act,
             exclude=rights.act,
             admin_comment=rights.admin_comment,
-            batch_script=rights.act,
+            batch_script=await self._scripts(rights),
+            submit_for_others=await self._submitting(),
             accounting=await self._accounting(facts),
         )
 
@@ -129,11 +141,40 @@ class SiteCommands:
 
     def _may_submit_for(self, owner: str) -> None:
         if self._account not in ("root", owner):
-            who = self._account or "an account that is not known"
-            raise Irrecoverable(
-                f"sbatch submits for another user ({owner}) only as root, and relight is {who} there:"
-                " run it as root, or let people submit by hand"
-            )
+            raise Irrecoverable(f"sbatch submits for another user ({owner}) only {self._as_root}")
+
+    @property
+    def _as_root(self) -> str:
+        who = self._account or "an account that is not known"
+        way = "run it as root, over ssh with the forced command's --submit, or let people submit by hand"
+        return f"as root, and relight is {who} there: {way}"
+
+    async def _scripts(self, rights: Rights) -> Capability:
+        """Whether scripts are given out to who has the rights: a forced command may refuse to ask for them."""
+        if rights.act.answer is not Answer.YES:
+            return rights.act
+        try:
+            await self._held_script(NO_JOB)
+        except NotPermitted:
+            return Capability.no(f"the forced command gives no batch scripts out: {_OPTION} --scripts")
+        except JobUnknown:
+            return Capability.yes()
+        except SchedulerError as error:
+            return Capability.unknown(str(error))
+        return Capability.yes()
+
+    async def _submitting(self) -> Capability:
+        if self._account != "root":
+            return Capability.no(f"sbatch submits for other users only {self._as_root}")
+        try:
+            finished = await self._runner.run("sbatch", "--parsable")
+        except NotPermitted:
+            return Capability.no(f"the forced command refuses sbatch: {_OPTION} --submit, without --read-only")
+        except SchedulerError as error:
+            return Capability.unknown(str(error))
+        if _NOTHING_SUBMITTED in finished.stderr.lower():
+            return Capability.yes()
+        return Capability.unknown(f"sbatch without a script: {last_line(finished.stderr) or 'no answer'}")
 
     async def _held_script(self, job_id: JobId) -> str:
         """Return the script that the controller has."""

@@ -84,6 +84,7 @@ def capabilities_of(account: str, facts: SiteFacts) -> Capabilities:
         exclude=rights.act,
         admin_comment=rights.admin_comment,
         batch_script=rights.act,
+        submit_for_others=Capability.no("nothing is submitted through pyslurm: use scheduler kind cli or ssh"),
         accounting=Capability.no("accounting is not asked for through pyslurm: use scheduler kind cli or ssh"),
     )
 

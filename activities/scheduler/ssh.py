@@ -96,7 +96,8 @@ class SshRunner:
         if finished.exit_code == WRAPPER_REFUSED:
             raise NotPermitted(
                 f"cluster {self._cluster} over ssh: the forced command of relight's key refused"
-                f" {' '.join(command[:2])}: {said}; install the one that belongs to this release"
+                f" {' '.join(command[:2])}: {said}; give it the option that allows"
+                " this (deploy/ssh/README.md), or install the one that belongs to this release"
             )
         if finished.exit_code == _NOT_FOUND:
             raise self._no_answer(f"{command[0]} is not found on the login host ({said}); put it on the account's PATH")

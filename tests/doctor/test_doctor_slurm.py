@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,36 @@ def test_a_cluster_that_is_well_passes(site: Site) -> None:
     assert {name: check["says"] for name, check in checks.items() if check["finding"] != "ok"} == {}
     assert code == 0
     assert {"reach", "version", "rights", "AdminComment", "MinJobAge", "slurmdbd", "partitions"} <= checks.keys()
+
+
+@contextmanager
+def running_job(cluster: AccountedCluster) -> Iterator[None]:
+    """A job runs while the context is open."""
+    job_id = cluster.sbatch("exec sleep 600")
+    try:
+        asyncio.run(cluster.wait_for(lambda: cluster.field(job_id, "JobState") == "RUNNING", 30, "the job runs"))
+        yield
+    finally:
+        cluster.run("scancel", job_id)
+
+
+def test_the_scripts_of_running_jobs_are_read_and_whether_others_jobs_may_be_submitted_is_said(site: Site) -> None:
+    site.settings["policy"] = {"resubmit": True}
+    with running_job(site.cluster):
+        code, checks = site.checks()
+
+    assert code == 0
+    assert checks["batch scripts"]["finding"] == checks["resubmission"]["finding"] == "ok"
+    assert "1 of the 1 newest running jobs" in checks["batch scripts"]["says"]
+
+
+def test_an_account_that_gets_no_scripts_is_found_once_a_job_runs(site: Site) -> None:
+    site.wrapper = 'case "$*" in *batch_script*) echo "Invalid user id" >&2;; *) exec /usr/bin/scontrol "$@";; esac'
+    with running_job(site.cluster):
+        code, checks = site.checks()
+
+    assert code == 0
+    assert checks["batch scripts"]["finding"] == "warning"
 
 
 def test_the_table_has_a_line_for_each_check_and_one_for_what_to_do(

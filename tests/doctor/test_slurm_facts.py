@@ -89,6 +89,18 @@ def test_rights_that_are_missing_fail_where_acts_are_wanted(mode: Mode, finding:
     assert checks["rights"].remedy.startswith("sacctmgr modify user")
 
 
+def test_an_account_that_can_not_submit_for_others_is_found_where_the_policy_wants_that() -> None:
+    wanting = CLUSTER.model_copy(update={"policy": CLUSTER.policy.model_copy(update={"resubmit": True})})
+    none = Capability.no("the forced command refuses sbatch: give it --submit")
+    can = Capabilities.all_unknown("?").model_copy(update={"submit_for_others": none, "accounting": Capability.yes()})
+
+    checks = {check.name: check for check in check_capabilities(can, facts(), wanting)}
+
+    assert (checks["resubmission"].finding, checks["resubmission"].remedy) == (Finding.WARNING, "give it --submit")
+    assert "the forced command refuses sbatch" in checks["resubmission"].says
+    assert "resubmission" not in {check.name for check in check_capabilities(can, facts(), CLUSTER)}
+
+
 def test_jobs_that_are_hidden_from_an_account_without_rights_are_found() -> None:
     hidden = facts(private_data=Known(value=frozenset({"jobs"})))
     checks = {check.name: check for check in check_capabilities(Capabilities.all_unknown("?"), hidden, CLUSTER)}

@@ -183,6 +183,19 @@ async def test_slurms_own_account_can_do_everything(site: SlurmCli) -> None:
     assert (can.accounting.answer, can.batch_script.answer) == (Answer.YES, Answer.YES)
 
 
+async def test_who_may_submit_for_others_is_found_out_without_submitting_anything(
+    site: SlurmCli, nobody: SlurmCli
+) -> None:
+    before = {job.job_id for job in (await site.jobs()).jobs}
+
+    assert (await site.capabilities()).submit_for_others.answer is Answer.YES
+    can = (await nobody.capabilities()).submit_for_others
+
+    assert can.answer is Answer.NO
+    assert "only as root, and relight is nobody there" in can.reason
+    assert {job.job_id for job in (await site.jobs()).jobs} == before
+
+
 async def test_an_account_without_rights_may_not_act_and_is_told_how_it_may(nobody: SlurmCli) -> None:
     can = await nobody.capabilities()
 

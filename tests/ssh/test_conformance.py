@@ -9,6 +9,7 @@ import pytest
 from activities.scheduler.cli import SlurmCli
 from activities.scheduler.command import LocalRunner
 from activities.scheduler.protocol import NotPermitted, Scheduler
+from activities.scheduler.site import Answer
 from activities.scheduler.ssh import SshRunner
 from activities.scheduler.submission import Submission
 from tests.scheduler.conformance import ClusterUnderTest, SchedulerConformance
@@ -50,7 +51,12 @@ async def test_a_site_tells_the_same_of_itself_over_ssh_as_on_its_own_host(
     assert (await there.facts()).model_copy(update=hidden) == (await here.facts()).model_copy(update=hidden)
     assert await there.partitions() == await here.partitions()
     assert await there.reservations() == await here.reservations()
-    assert await there.capabilities() == await here.capabilities()
+    by_key = {"batch_script": None, "submit_for_others": None}
+    can = await there.capabilities()
+    assert can.model_copy(update=by_key) == (await here.capabilities()).model_copy(update=by_key)
+    assert "--scripts" in can.batch_script.reason
+    assert "--submit" in can.submit_for_others.reason
+    assert {can.batch_script.answer, can.submit_for_others.answer} == {Answer.NO}
 
 
 async def test_a_batch_script_is_read_and_submitted_over_ssh_only_where_the_key_may(
@@ -67,7 +73,9 @@ async def test_a_batch_script_is_read_and_submitted_over_ssh_only_where_the_key_
     sshd.serve(slurm, "--submit")
     runner = SshRunner(sshd.login(identity_files=(sshd.key,)))
     try:
-        scheduler = SlurmCli(runner)
+        scheduler = SlurmCli(runner, account="root")
+        can = await scheduler.capabilities()
+        assert {can.batch_script.answer, can.submit_for_others.answer} == {Answer.YES}
         assert await scheduler.batch_script(job_id) == script
         submitted = await scheduler.job(await scheduler.submit(again))
         assert (submitted.name, submitted.comment) == ("a b", "it's $(me)")

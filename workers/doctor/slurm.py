@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from activities.scheduler.protocol import Scheduler, SchedulerError
+from activities.logs.steps import BatchScripts
+from activities.scheduler.protocol import JobRecord, JobState, Scheduler, SchedulerError
 from activities.scheduler.site import PlacesReader, SiteReader
-from workers.doctor.checks import Check, Finding, failed, ok, unknown, warning
+from workers.doctor.batch_scripts import scripts_check, wants_scripts
+from workers.doctor.checks import Check, failed, ok, unknown, warning
 from workers.doctor.slurm_facts import check_capabilities, check_facts
 from workers.settings import ClusterSettings
 
@@ -17,28 +19,26 @@ SLOW_SHARE = 0.25
 
 async def examine(cluster: ClusterSettings, scheduler: Scheduler) -> tuple[Check, ...]:
     """Return every check of `cluster`. Without an answer to the first, the others are not tried."""
-    reach = await _reach(cluster, scheduler)
-    if any(check.finding is Finding.FAILED for check in reach):
-        return tuple(reach)
-    return (*reach, *[check async for check in _beyond(cluster, scheduler)])
-
-
-async def _reach(cluster: ClusterSettings, scheduler: Scheduler) -> list[Check]:
     how = f"through {cluster.scheduler.kind}"
     began_s = time.monotonic()
     try:
         reading = await scheduler.jobs()
     except SchedulerError as error:
-        return [failed("reach", f"no answer {how}: {error}", "see that slurmctld runs and that the settings reach it")]
-    took_s = time.monotonic() - began_s
+        return (failed("reach", f"no answer {how}: {error}", "see that slurmctld runs and that the settings reach it"),)
     reach = ok("reach", f"{len(reading.jobs)} jobs {how}")
+    answer_time = _answer_time(cluster, time.monotonic() - began_s)
+    running = [job for job in reading.jobs if job.state is JobState.RUNNING]
+    return (reach, answer_time, *[check async for check in _beyond(cluster, scheduler, running)])
+
+
+def _answer_time(cluster: ClusterSettings, took_s: float) -> Check:
     if took_s > SLOW_SHARE * cluster.poll_interval_s:
         says = f"reading all jobs took {took_s:.1f} s, asked every {cluster.poll_interval_s:g} s"
-        return [reach, warning("answer time", says, f"set poll_interval_s: {max(5, round(10 * took_s))}")]
-    return [reach, ok("answer time", f"{took_s:.2f} s for all jobs")]
+        return warning("answer time", says, f"set poll_interval_s: {max(5, round(10 * took_s))}")
+    return ok("answer time", f"{took_s:.2f} s for all jobs")
 
 
-async def _beyond(cluster: ClusterSettings, scheduler: Scheduler) -> AsyncIterator[Check]:
+async def _beyond(cluster: ClusterSettings, scheduler: Scheduler, running: Sequence[JobRecord]) -> AsyncIterator[Check]:
     yield _acknowledged(cluster)
     if isinstance(scheduler, SiteReader):
         try:
@@ -48,8 +48,11 @@ async def _beyond(cluster: ClusterSettings, scheduler: Scheduler) -> AsyncIterat
             return
         for check in check_facts(facts, cluster):
             yield check
-        for check in check_capabilities(await scheduler.capabilities(), facts, cluster):
+        can = await scheduler.capabilities()
+        for check in check_capabilities(can, facts, cluster):
             yield check
+        if isinstance(scheduler, BatchScripts) and wants_scripts(cluster):
+            yield await scripts_check(cluster, scheduler, running, can.batch_script)
     if isinstance(scheduler, PlacesReader):
         yield await _partitions(cluster, scheduler)
     yield await _nodes(scheduler)

@@ -45,6 +45,8 @@ def check_capabilities(can: Capabilities, facts: SiteFacts, cluster: ClusterSett
     yield _capability("AdminComment", can.admin_comment, cluster, "may write the mark of relight's holds")
     if isinstance(facts.private_data, Known):
         yield _private_data(facts.private_data.value, can)
+    if cluster.policy.resubmit:
+        yield _resubmission(can.submit_for_others)
     if facts.has_accounting is Answer.YES:
         yield _slurmdbd(can.accounting)
 
@@ -165,6 +167,15 @@ def _capability(name: str, can: Capability, cluster: ClusterSettings, says: str)
     if cluster.effective_mode is Mode.ACT:
         return failed(name, f"mode act is refused: {what}", remedy)
     return warning(name, f"not before mode act, {what}", remedy)
+
+
+def _resubmission(can: Capability) -> Check:
+    if can.answer is Answer.YES:
+        return ok("resubmission", "may submit jobs as their owners")
+    if can.answer is Answer.UNKNOWN:
+        return unknown("resubmission", can.reason)
+    what, _, remedy = can.reason.partition(": ")
+    return warning("resubmission", f"policy.resubmit is set, and others' jobs can't be submitted anew: {what}", remedy)
 
 
 def _private_data(hidden: frozenset[str], can: Capabilities) -> Check:
