@@ -23,7 +23,7 @@ from recovery.attribution.process_faults import process_fault
 from recovery.attribution.scene import Scene, read_scene
 from recovery.attribution.scheduler_reasons import cancelled_without_a_reason, requeued_on_request, stated_reason
 from recovery.attribution.slowness import straggler
-from recovery.attribution.special import failed_node_check, lost_task, stopped_beating, version_mismatch
+from recovery.attribution.special import failed_node_check, lost_task, odd_network, stopped_beating, version_mismatch
 from recovery.attribution.stall import stalled
 from recovery.attribution.verdicts import healthy_verdict, verdict_of
 from recovery.attribution.waiting import waited_in_vain
@@ -47,6 +47,7 @@ RULES_FOR_A_FAILURE: tuple[Rule, ...] = (
     process_fault,
     lost_task,
     stopped_beating,
+    odd_network,
     waited_in_vain,
     stalled,
     cancelled_without_a_reason,

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from recovery.attribution.attempts import split_attempts
 from recovery.attribution.clocks import Clock
 from recovery.attribution.gauges import Gauge, read_gauges
-from recovery.attribution.handled import handled_at_start
+from recovery.attribution.handled import handled
 from recovery.attribution.incident import Incident, JobFacts, LogLine, MetricSample
 from recovery.attribution.ranks import RankMap, learn_ranks
 from recovery.attribution.reading import Reading
@@ -76,11 +76,16 @@ class Scene:
     def survived(self, reading: Reading) -> bool:
         """Whether training went on after this line: several iterations finished behind it. A line that was forwarded
         late counts from when it says that it happened. A command or a service that a script can do without is survived
-        when programs say something much later, an exception at the start when its own process is at work much later."""
+        when programs say something much later; what a process caught, when it is at work much later or caught the same
+        before."""
         if reading.order in self._handled:
             return True
         if reading.cause in _DONE_WITHOUT and self._script_went_on(reading):
             return True
+        return self._outlived(reading)
+
+    def _outlived(self, reading: Reading) -> bool:
+        """Whether several iterations finished behind it."""
         if reading.forwarded_late and reading.at:
             return sum(1 for r in self.iterations if r.at and r.at > reading.at) >= _ITERATIONS_THAT_PROVE_SURVIVAL
         same_moment = self._iterations_at.get(reading.at, ()) if reading.at else ()
@@ -98,7 +103,7 @@ class Scene:
 
     @functools.cached_property
     def _handled(self) -> frozenset[int]:
-        return handled_at_start(self.exceptions, self.readings, self.facts.has_failed)
+        return handled(self.exceptions, self.readings, self._outlived, self.facts.has_failed)
 
     @functools.cached_property
     def _last_word_at(self) -> datetime | None:

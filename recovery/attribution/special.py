@@ -1,4 +1,5 @@
-"""Tools that name ranks in words of their own: NCCL's version check, DLRover's node check, JAX's heartbeats, NVRx's."""
+"""Tools that tell ranks apart in words of their own: NCCL's versions and networks, DLRover's node check, JAX's and
+NVRx's heartbeats."""
 
 from __future__ import annotations
 
@@ -40,6 +41,29 @@ def version_mismatch(scene: Scene) -> Finding | None:
         confidence=Confidence.ESTABLISHED,
         unlocated_because="" if clear else "neither version is clearly the minority's",
         place="nccl version",
+    )
+
+
+def odd_network(scene: Scene) -> Finding | None:
+    """Before the first iteration: NCCL found another network on few nodes than on the others, so that they never
+    connect. What those few lack is at fault."""
+    if scene.iterations:
+        return None
+    lines = scene.where(lambda r: r.cause == "nccl_network" and bool(r.node))
+    network_of = {r.node: r.field("network") for r in lines}
+    counts = Counter(network_of.values()).most_common()
+    if len(counts) != 2 or counts[1][1] * 2 >= len(scene.nodes) or counts[1][1] == counts[0][1]:
+        return None
+    usual, odd = counts[0][0], counts[1][0]
+    nodes = scene.in_order({node for node, network in network_of.items() if network == odd})
+    return Finding(
+        category=Category.HARDWARE_NETWORK,
+        cause="network_device_missing",
+        action=Action.RESTART_EXCLUDE,
+        summary=f"NCCL uses the network {odd} there and {usual} on all other nodes, which do not connect",
+        evidence=tuple(r for r in lines if r.node in nodes)[:4],
+        culprits=nodes,
+        place="nccl network",
     )
 
 

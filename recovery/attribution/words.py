@@ -43,6 +43,7 @@ _PHRASES = {
     "cpu_lockup": "a CPU of the node is stuck in the kernel",
     "cuda_illegal_access": "a CUDA kernel touched memory that is not its own",
     "cuda_launch_failure": "a CUDA kernel failed for an unspecified reason",
+    "cuda_architecture_missing": "the program was built for other GPUs",
     "cuda_driver_too_old": "the GPU driver is too old for the program",
     "cuda_oom": "the program needs more GPU memory than there is",
     "dataloader_worker_killed": "a data loader's worker was killed",

@@ -33,7 +33,7 @@ def test_every_labelled_incident_is_read_as_its_label_says() -> None:
 
 def test_the_kinds_that_dev_lacks_are_read_as_their_labels_say() -> None:
     figures = _score(MADE)
-    assert figures.cases == 153
+    assert figures.cases == 162
     assert (figures.all, figures.culprit_precision, figures.culprit_recall) == (1.0, 1.0, 1.0), figures.wrong
 
 

@@ -70,6 +70,11 @@ def test_every_packaged_entry_names_its_source() -> None:
     [
         ("NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", "xid-off-the-bus", Role.ROOT, True),
         ("NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper: New row", "xid-row-remap", Role.NOISE, False),
+        ("mlx5_core 0000:9a:00.0: wait_func:1196:(pid 9): CREATE_MKEY(0x200) timeout. Will cause a leak of a command resource", "mlx5-command-timeout", Role.ROOT, False),
+        ("infiniband efa_0: Failed to process command CREATE_QP (opcode 1) comp_status 1 err -12", "efa-command-failed", Role.ROOT, False),
+        ("n1:1:2 [7] create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument", "nccl-ofi-setup", Role.ROOT, False),
+        ("  Remote daemon: [[31211,0],2] on node mp03", "mpirun-daemon-lost", Role.ROOT, True),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "cuda-no-kernel-image", Role.ROOT, True),
         ("NVRM: Xid (PCI:0000:3b:00): 8, pid=1, Channel 00000018", "xid-idle-timeout", Role.ROOT, False),
         ("NVRM: Xid (PCI:0000:3b:00): 68, pid=1, NVDEC0 Exception", "xid-engine", Role.ROOT, False),
         ("NVRM: Xid (PCI:0000:3b:00): 54, Auxiliary power is not connected to the GPU board", "xid-power-cable", Role.ROOT, False),

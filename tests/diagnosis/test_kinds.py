@@ -1016,6 +1016,48 @@ def contained_error_with_its_echo() -> Incident:
     return story.srun_exit(1).incident()
 
 
+def _on_networks(*networks: str) -> Incident:
+    story = Story()
+    for node, network in enumerate(networks):
+        for rank in range(node * 8, node * 8 + 8):
+            story.say(f"{story.node(node)}:41:52 [{rank % 8}] NCCL INFO Using network {network}", node, rank)
+    return story.wait(600).timeouts(range(32)).incident()
+
+
+def another_network_on_one_node() -> Incident:
+    return _on_networks("IB", "IB", "Socket", "IB")
+
+
+def two_networks_of_equal_standing() -> Incident:
+    return _on_networks("IB", "IB", "Socket", "Socket")
+
+
+def _store(*nodes: int) -> Story:
+    story = Story().wait(600)
+    for rank in (8 * node + local for node in nodes for local in range(8)):
+        story.traceback(
+            rank,
+            "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (n1, 29500).",
+        )
+    return story
+
+
+def a_node_that_does_not_reach_the_store() -> Incident:
+    story = (
+        _store(3)
+        .wait(2)
+        .traceback(
+            0,
+            "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 24/32 clients joined.",
+        )
+    )
+    return story.agent_failed(3).srun_exit(3).incident()
+
+
+def a_store_that_nobody_reaches() -> Incident:
+    return _store(1, 2, 3).agent_failed(3).srun_exit(3).incident()
+
+
 def slow_thread_that_woke() -> Incident:
     story = Story().iterations(count=4)
     story.say(
@@ -1155,6 +1197,10 @@ KINDS: list[tuple[Callable[[], Incident], Expected]] = [
     (file_server_gone_for_one, ("hang", "storage", (1,), {X})),
     (two_nodes_lose_power_at_once, ("crash", "hardware_gpu", (1, 4), {X})),
     (contained_error_with_its_echo, ("crash", "hardware_gpu", (1,), {R})),
+    (another_network_on_one_node, ("hang", "hardware_network", (2,), {X})),
+    (two_networks_of_equal_standing, ("hang", "unknown", (), {R})),
+    (a_node_that_does_not_reach_the_store, ("crash", "host", (3,), {X})),
+    (a_store_that_nobody_reaches, ("crash", "host", (0,), {X})),
     (slow_thread_that_woke, ("none", "none", (), {N})),
 ]
 
