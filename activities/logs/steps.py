@@ -88,6 +88,12 @@ class StepFiles:
             job.due_s = now_s + (LOOK_EVERY_S if now_s < job.young_until_s else LOOK_LATER_EVERY_S)
             job.looking = asyncio.create_task(self._look(job, record), name=f"step files of {record.job_id}")
 
+    async def look_now(self, record: JobRecord) -> None:
+        """Look for the files of the attempt in `record`, and wait until that is done."""
+        self.look(record)
+        if (job := self._known(record)) is not None and job.looking is not None:
+            await job.looking
+
     def found(self, record: JobRecord) -> tuple[str, ...]:
         """Return the files that the attempt in `record` has written to, as far as they were found."""
         job = self._known(record)
@@ -142,7 +148,7 @@ class StepFiles:
             job.files = ()
         else:
             told = (record.stdout, record.stderr)
-            job.files = tuple(each for each in step_files(script, _batch_file(record)) if each.path not in told)
+            job.files = tuple(each for each in step_files(script, batch_file(record)) if each.path not in told)
 
     async def _find(self, job: _Job, files: tuple[StepFile, ...], record: JobRecord) -> None:
         attempt, since_s = job.attempt, (record.started_at or datetime.now(UTC)).timestamp() - SLACK_S
@@ -193,7 +199,8 @@ def _key(record: JobRecord) -> tuple[str, str, str]:
     return record.job_id, record.name, record.work_dir
 
 
-def _batch_file(record: JobRecord) -> BatchFile:
+def batch_file(record: JobRecord) -> BatchFile:
+    """Return what a job's batch script may name files after."""
     _, _, task = record.job_id.partition("_")
     return BatchFile(
         job_number=record.job_number or record.job_id,

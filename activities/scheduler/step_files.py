@@ -14,6 +14,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from activities.scheduler.filename_pattern import BatchFile
 from recovery.model import Value
@@ -34,6 +35,8 @@ _SLURMS_OWN = re.compile(r"%%|%[0-9]{0,9}([a-zA-Z])")
 _INTO_FILE = frozenset({">", ">>", "&>", "&>>", ">&", ">|"})
 _FROM_FILE = frozenset({"<", "<<", "<<<"})
 _OUTPUT = re.compile(r"--(?:output|error)(?:=(.*))?|-[oe](.*)", re.DOTALL)
+_NO_FILE = re.compile(r"all|none|[0-9]+")
+"""What ``srun --output`` takes instead of a file: whose lines come to the batch script's own output (srun's manual)."""
 _PREFIXES = frozenset({"export", "readonly", "declare", "local", "typeset"})
 
 
@@ -62,11 +65,32 @@ class StepFile(Value):
 
 def step_files(script: str, job: BatchFile) -> tuple[StepFile, ...]:
     """Return what `script`, run as `job`, sends the output of its steps to, at most `MAX_FILES`. Never raises."""
+    found = (_step_file(named.path, job) for named in _named(script, job))
+    return tuple(dict.fromkeys(each for each in found if each is not None))[:MAX_FILES]
+
+
+def untold_files(script: str, job: BatchFile) -> tuple[str, ...]:
+    """Return what `script` sends the output of its steps to and is not looked for, since too little is known of it; as
+    it is written there, at most `MAX_FILES`. Never raises."""
+    somewhere = (named for named in _named(script, job) if not named.path.startswith("/dev/"))
+    untold = (named.written for named in somewhere if _step_file(named.path, job) is None)
+    return tuple(dict.fromkeys(re.sub(f"{GAP}+", "$(...)", name) for name in untold))[:MAX_FILES]
+
+
+class _Named(NamedTuple):
+    """A file that a script names."""
+
+    written: str
+    """Its name there, with `GAP` for what other commands would say."""
+    path: str
+    """Absolute, with `GAP` for all that is not known of it."""
+
+
+def _named(script: str, job: BatchFile) -> list[_Named]:
     reading = _Reading(job)
     for words, piped in _statements(_without_comments(script[:MAX_SCRIPT_CHARS])):
         reading.take(words, piped=piped)
-    found = (_step_file(name, job) for name in reading.names)
-    return tuple(dict.fromkeys(each for each in found if each is not None))[:MAX_FILES]
+    return reading.named
 
 
 class _Reading:
@@ -86,7 +110,7 @@ class _Reading:
             "SLURM_SUBMIT_DIR": job.work_dir,
             "USER": job.user,
         }
-        self.names: list[str] = []
+        self.named: list[_Named] = []
 
     def take(self, words: list[str], *, piped: bool) -> None:
         """Read one command; `piped`: its input is the output of the one before."""
@@ -98,13 +122,14 @@ class _Reading:
         programs = [posixpath.basename(word) for word in words]
         trains = any(_PROGRAMS.fullmatch(program) for program in programs)
         if trains or words[:1] == ["exec"]:
-            self.names += [self._path(target) for target in targets]
+            self.named += [_Named(target, self._path(target)) for target in targets]
         if "srun" in programs:
-            written = _written_by_srun(list(self._split(words[programs.index("srun") + 1 :])))
-            self.names += [self._absolute(_filled(self._expanded(name), self._job)) for name in written]
+            options = list(self._split(words[programs.index("srun") + 1 :]))
+            written = [name for name in _written_by_srun(options) if not _NO_FILE.fullmatch(name)]
+            self.named += [_Named(name, self._absolute(_filled(self._expanded(name), self._job))) for name in written]
         if piped and self._trains and targets and programs[:1] == ["tee"]:
             # Otherwise the same lines stand in the batch script's own output.
-            self.names += [self._path(word) for word in words[1:] if not word.startswith("-")]
+            self.named += [_Named(word, self._path(word)) for word in words[1:] if not word.startswith("-")]
         self._trains = trains or (piped and self._trains)
 
     def _assign(self, words: list[str]) -> list[str]:
@@ -120,8 +145,8 @@ class _Reading:
     def _split(self, words: list[str]) -> Iterator[str]:
         """Yield the words with those in the place of variables that stand for several."""
         for word in words:
-            several = word.startswith("$") and self._expanded(word)
-            yield from _words_of(several) if several else (word,)
+            several = self._expanded(word) if word.startswith("$") else GAP
+            yield from (word,) if several.startswith(GAP) else _words_of(several)
 
     def _path(self, name: str) -> str:
         return self._absolute(self._expanded(name))

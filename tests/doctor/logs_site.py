@@ -50,9 +50,9 @@ def place(store: RunningStore, tenant: str, **changes: Any) -> dict[str, Any]:
     return store.settings(tenant=tenant, **changes).model_dump()
 
 
-async def looked_at(logs: dict[str, Any], *running: JobRecord) -> dict[str, Check]:
-    """Return what the doctor finds, by name without the store's."""
-    found = await examine(cluster_of(logs), running)
+async def looked_at(logs: dict[str, Any], *running: JobRecord, scheduler: object = None) -> dict[str, Check]:
+    """Return what the doctor finds, by name without the store's. `scheduler`: tells the jobs' batch scripts, if any."""
+    found = await examine(cluster_of(logs), running, scheduler)
     return {check.name.partition(": ")[2]: check for check in found}
 
 

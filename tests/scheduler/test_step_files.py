@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.scheduler.filename_pattern import BatchFile
-from activities.scheduler.step_files import GAP, MAX_FILES, StepFile, step_files
+from activities.scheduler.step_files import GAP, MAX_FILES, StepFile, step_files, untold_files
 
 JOB = BatchFile(
     job_number="4711",
@@ -61,7 +61,8 @@ def test_a_log_of_each_attempts_own_is_known_but_for_its_time() -> None:
         ("time srun -u -o 'step %j.log' hostname", ["/home/ana/run/step 4711.log"]),
         ("srun -o %j-%s-%t.out x", ["/home/ana/run/4711-*-*.out"]),
         ("srun -o %t.out x", []),
-        ("srun -o none x", ["/home/ana/run/none"]),
+        ("srun -o none -e 0 x", []),
+        ("srun -o none.log x", ["/home/ana/run/none.log"]),
         ("srun -o /dev/null x", []),
         ("LOG=/logs/${SLURM_JOB_ID}\nsrun -o $LOG/out x", ["/logs/4711/out"]),
         ("export LOG=/logs\nsrun -o ${LOG}/$SLURM_JOB_NAME-%j x", ["/logs/gpt-4711"]),
@@ -93,6 +94,22 @@ def test_a_log_of_each_attempts_own_is_known_but_for_its_time() -> None:
 )
 def test_what_can_be_told_without_running_it_is_told_and_nothing_else(script: str, expected: list[str]) -> None:
     assert names(script) == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("srun -o %t.out x", ["%t.out"]),
+        ("srun -o $LOG_DIR/%j.out -e $LOG_DIR/%j.out x", ["$LOG_DIR/%j.out"]),
+        ("torchrun train.py > /data/$(date)/out.log 2>&1", ["/data/$(...)/out.log"]),
+        ("cd $(mktemp -d)\nsrun -o out.log x", ["out.log"]),
+        ("srun -o %j.out -e /dev/null x", []),
+        ("python train.py 2>&1", []),
+        (MEGATRON, []),
+    ],
+)
+def test_what_can_not_be_told_is_known_as_it_is_written(script: str, expected: list[str]) -> None:
+    assert list(untold_files(script, JOB)) == expected
 
 
 def test_a_tasks_own_file_is_no_siblings() -> None:

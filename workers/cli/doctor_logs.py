@@ -87,9 +87,10 @@ async def _examine(cluster: ClusterSettings, probing: Probing) -> tuple[Check, .
             reading = await scheduler.jobs()
         except SchedulerError as error:
             silent = unknown("running jobs", str(error), "see `relight doctor slurm`")
-            checks = (silent, *await examine(cluster, ()))
+            checks = (silent, *await examine(cluster, (), scheduler))
         else:
-            checks = await examine(cluster, [job for job in reading.jobs if job.state is JobState.RUNNING])
+            running = [job for job in reading.jobs if job.state is JobState.RUNNING]
+            checks = await examine(cluster, running, scheduler)
         return checks + await _probed(cluster, scheduler, probing)
 
 

@@ -12,7 +12,7 @@ from activities.scheduler.protocol import JobRecord, Scheduler, SchedulerError
 from activities.scheduler.submission import Resubmission
 from activities.stores.errors import StoreError
 from workers.doctor.checks import Check, failed, ok, unknown
-from workers.doctor.logs_files import file_check
+from workers.doctor.logs_files import file_checks
 from workers.doctor.logs_probe import Mark, await_in_files, await_in_store, submission
 from workers.doctor.logs_store import StoreVisit, refused
 from workers.doctor.slurm_probe import NotSo, cancel, started
@@ -21,13 +21,14 @@ from workers.log_sources import make_log_store
 from workers.settings import ClusterSettings
 
 
-async def examine(cluster: ClusterSettings, running: Sequence[JobRecord]) -> tuple[Check, ...]:
+async def examine(cluster: ClusterSettings, running: Sequence[JobRecord], scheduler: object) -> tuple[Check, ...]:
     """Return every check of the places that the cluster's `logs` name. `running`: the jobs that run now, by which is
-    judged whether their lines are there; without any, only what can be told without them."""
+    judged whether their lines are there; without any, only what can be told without them. `scheduler`: where it tells
+    jobs' batch scripts, the files that these name are looked at too."""
     found: list[Check] = []
     for settings in cluster.logs:
         if isinstance(settings, FileLogs):
-            checks = [await file_check(running)]
+            checks = await file_checks(cluster, settings, running, scheduler)
         else:
             checks = []
             store = make_log_store(settings, cluster.name)

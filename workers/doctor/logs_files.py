@@ -1,27 +1,38 @@
-"""Whether the files that running jobs write to can be read from this host."""
+"""Whether the files that running jobs and their steps write to can be read from this host."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from activities.logs.files import FileTail
 from activities.logs.protocol import LogCursor, SourceState
+from activities.logs.steps import BatchScripts, StepFiles
 from activities.scheduler.protocol import JobRecord
+from workers.doctor.batch_scripts import newest, read_scripts
 from workers.doctor.checks import Check, failed, ok, unknown, warning
+from workers.doctor.logs_steps import ScriptsInHand, step_checks
+from workers.log_settings import FileLogs
+from workers.settings import ClusterSettings
 
-MOST_JOBS = 5
-_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+async def file_checks(
+    cluster: ClusterSettings, settings: FileLogs, running: Sequence[JobRecord], scheduler: object
+) -> list[Check]:
+    """Look at the files of the jobs that started last; at those of their steps where `scheduler` tells scripts."""
+    jobs = newest(running)
+    if not jobs:
+        return [unknown("output", "no job runs whose output could be looked for", "look again while one does")]
+    if not settings.step_files or not isinstance(scheduler, BatchScripts):
+        return [await _output(FileTail(), jobs)]
+    read = await read_scripts(cluster, scheduler, jobs)
+    steps = StepFiles(ScriptsInHand(read.scripts))
+    found = await step_checks(steps, read.scripts)
+    return [await _output(FileTail(steps), jobs), read.check, *found]
 
 
-async def file_check(running: Sequence[JobRecord]) -> Check:
-    """Look at the files of the jobs that started last."""
-    newest = sorted(running, key=lambda job: job.started_at or _EVER, reverse=True)[:MOST_JOBS]
-    if not newest:
-        return unknown("output", "no job runs whose output could be looked for", "look again while one does")
-    tail = FileTail()
+async def _output(tail: FileTail, jobs: Sequence[JobRecord]) -> Check:
     try:
-        return await _looked_at(tail, newest)
+        return await _looked_at(tail, jobs)
     finally:
         await tail.close()
 
