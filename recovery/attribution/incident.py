@@ -54,7 +54,7 @@ class JobFacts(Value):
     """False for a het job, whose steps may run on some components only: where a rank is, only the log can tell then."""
     gpus_per_node: int = Field(default=0, ge=0)
     """0 when unknown."""
-    tasks_per_node: int = Field(default=1, ge=0)
+    tasks_per_node: int = Field(default=0, ge=0)
     """0 when unknown."""
     state: str = ""
     """Slurm's base state such as ``RUNNING`` or ``FAILED``; empty when there is no scheduler to ask."""

@@ -9,6 +9,8 @@ from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
 from recovery.signatures.catalogue import NOBODY, REPORTER, Role, Witness
 
+_NOTHING_ELSE = "neither exits nor the other ranks' errors single out a node"
+
 
 @dataclass(frozen=True)
 class Location:
@@ -28,11 +30,17 @@ def locate(reading: Reading, scene: Scene) -> Location:
         return Location(named, "the line names it")
     if reading.node:
         return Location(reading.node, "it printed the line")
-    return _by_elimination(scene) or Location(
-        "",
-        "",
-        "no prefix tells which node printed the line, and neither exits nor the other ranks' errors single out a node",
-    )
+    return _by_elimination(scene) or Location("", "", f"{_why_unknown(reading, scene)}, and {_NOTHING_ELSE}")
+
+
+def _why_unknown(reading: Reading, scene: Scene) -> str:
+    numbered = [
+        f"{name} {number}" for name, number in (("rank", reading.rank), ("task", reading.task)) if number is not None
+    ]
+    if not numbered or not scene.ranks.allocation_known:
+        return "no prefix tells which node printed the line"
+    kind = numbered[0].split()[0]
+    return f"{numbered[0]} printed the line and how {kind}s lie on nodes is not known"
 
 
 def named_nodes(reading: Reading, scene: Scene) -> tuple[str, ...]:
@@ -42,9 +50,7 @@ def named_nodes(reading: Reading, scene: Scene) -> tuple[str, ...]:
         return ()
     value = reading.field(signature.culprit)
     if signature.culprit == "task":
-        return tuple(
-            filter(None, [scene.ranks.of_task(int(value)) or scene.ranks.of_rank(int(value))] if value else [])
-        )
+        return tuple(filter(None, [scene.ranks.of_task(int(value))] if value else []))
     if signature.culprit == "rank":
         return tuple(filter(None, [scene.ranks.of_rank(int(value))] if value else []))
     if signature.culprit == "ranks":

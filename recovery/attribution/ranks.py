@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 import re2
 
 from recovery.attribution.incident import JobFacts, LogLine
+from recovery.attribution.layout import NOT_IN_BLOCKS, Layout, between, learn_layout
 from recovery.signatures.lines import LinePrefix
 
 _ADDRESS = re2.compile(r"(?:Bootstrap *: Using|OOB) [\w.-]+:([0-9a-fA-F.:]+)<\d+>")
 _INIT_RANK = re2.compile(r"\brank (\d{1,7}) nranks (\d{1,7}) ")
 _AGENT_HOST = re2.compile(r"^\s*host +: ([\w.-]+)")
 _AGENT_RANK = re2.compile(r"^\s*rank +: (\d{1,7}) \(local_rank: \d+\)")
-_USUAL_RANKS_PER_NODE = (1, 2, 4, 6, 8, 16)
-_SRUN_TASK = re2.compile(r"srun: error: ([\w.-]+): task (\d{1,7}): ")
+_SRUN_TASK = re2.compile(r"srun: error: ([\w.-]+): tasks? (\d{1,7})(?:[\d,-]*?(\d{1,7}))?: ")
+_LAST_RANKS_LINE = re2.compile(r"\biteration +\d+/ *\d+ \| consumed samples:")
+"""Megatron-LM's training log, which its last rank alone prints (``print_rank_last``, megatron/training/training.py)."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,8 @@ class RankMap:
     """The allocation in rank order; when nobody told, the names learned from the log, whose order says nothing."""
     names: NodeNames
     allocation_known: bool
-    ranks_per_node: int
-    """How many ranks each node holds in block distribution; 0 when that is unknown or not so."""
-    tasks_per_node: int
-    """The same for Slurm tasks."""
+    rank_layout: Layout
+    task_layout: Layout
     by_rank: Mapping[int, str]
     by_task: Mapping[int, str]
     by_address: Mapping[str, str]
@@ -38,13 +38,18 @@ class RankMap:
         """Return the node of a global rank."""
         if rank is None:
             return ""
-        return self.by_rank.get(rank) or self._block(rank, self.ranks_per_node)
+        return self.by_rank.get(rank) or self._block(rank, self.rank_layout)
+
+    @property
+    def ranks_per_node(self) -> int:
+        """How many ranks each node holds in block distribution; 0 when that is unknown or not so."""
+        return self.rank_layout.per_node
 
     def of_task(self, task: int | None) -> str:
         """Return the node of a Slurm task, as ``srun --label`` numbers them."""
         if task is None:
             return ""
-        return self.by_task.get(task) or self._block(task, self.tasks_per_node)
+        return self.by_task.get(task) or self._block(task, self.task_layout)
 
     def of_peer(self, peer: str) -> str:
         """Return the node behind a host name or an address that a process named."""
@@ -54,10 +59,9 @@ class RankMap:
         """Return the allocation's spelling of a host name; empty for a machine outside of it."""
         return self.names.spelled(name)
 
-    def _block(self, number: int, per_node: int) -> str:
-        if not self.allocation_known or per_node <= 0 or number // per_node >= len(self.nodes):
-            return ""
-        return self.nodes[number // per_node]
+    def _block(self, number: int, layout: Layout) -> str:
+        index = layout.index_of(number) if self.allocation_known else None
+        return self.nodes[index] if index is not None and index < len(self.nodes) else ""
 
 
 class NodeNames(dict[str, str]):
@@ -85,14 +89,12 @@ def learn_ranks(
     pairs = _Pairs(names)
     for line, prefix in lines:
         pairs.learn(line, prefix)
-    rank_layouts = _rank_layouts(facts, pairs, nodes) if facts.in_rank_order else ()
-    task_layouts = (facts.tasks_per_node, 1) if facts.in_rank_order else ()
     return RankMap(
         nodes=nodes,
         names=names,
         allocation_known=bool(facts.nodes),
-        ranks_per_node=_per_node(rank_layouts, pairs.by_rank, nodes, pairs.highest_rank),
-        tasks_per_node=_per_node(task_layouts, pairs.by_task, nodes, -1),
+        rank_layout=_rank_layout(facts, pairs, nodes),
+        task_layout=_task_layout(facts, pairs, nodes),
         by_rank=pairs.by_rank,
         by_task=pairs.by_task,
         by_address=pairs.by_address,
@@ -108,6 +110,10 @@ class _Pairs:
     by_task: dict[int, str] = field(default_factory=dict)
     by_address: dict[str, str] = field(default_factory=dict)
     highest_rank: int = -1
+    highest_task: int = -1
+    last_ranks: set[int] = field(default_factory=set)
+    """The ranks that print what only the last one prints."""
+    last_tasks: set[int] = field(default_factory=set)
     _agent_host: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def learn(self, line: LogLine, prefix: LinePrefix) -> None:
@@ -124,8 +130,13 @@ class _Pairs:
             self.highest_rank = max(self.highest_rank, rank)
             if host:
                 self.by_rank.setdefault(rank, host)
-        if prefix.task is not None and host:
-            self.by_task.setdefault(prefix.task, host)
+        if prefix.task is not None:
+            self.highest_task = max(self.highest_task, prefix.task)
+            if host:
+                self.by_task.setdefault(prefix.task, host)
+        if "consumed samples:" in prefix.rest and _LAST_RANKS_LINE.search(prefix.rest):
+            self.last_ranks.update(() if rank is None else (rank,))
+            self.last_tasks.update(() if prefix.task is None else (prefix.task,))
 
     def _learn_nccl(self, text: str, host: str) -> None:
         address = _ADDRESS.search(text)
@@ -146,8 +157,10 @@ class _Pairs:
                 self.by_rank.setdefault(int(rank.group(1)), self._agent_host[agent])
         elif "srun: error:" in text and (task := _SRUN_TASK.search(text)):
             node = self.names.spelled(task.group(1))
+            first, last = int(task.group(2)), int(task.group(3) or task.group(2))
+            self.highest_task = max(self.highest_task, last)
             if node:
-                self.by_task[int(task.group(2))] = node
+                self.by_task[first] = self.by_task[last] = node
 
 
 def _nodes_of(lines: Iterable[tuple[LogLine, LinePrefix]], also_named: Iterable[str]) -> tuple[str, ...]:
@@ -158,23 +171,25 @@ def _nodes_of(lines: Iterable[tuple[LogLine, LinePrefix]], also_named: Iterable[
     return tuple(sorted((named | set(also_named)) - {""}))
 
 
-def _rank_layouts(facts: JobFacts, pairs: _Pairs, nodes: tuple[str, ...]) -> tuple[int, ...]:
-    """How many ranks a node may hold, the likeliest first. What nobody told is concluded from pairs of two nodes on."""
-    told = (facts.tasks_per_node if facts.tasks_per_node > 1 else 0, facts.gpus_per_node)
-    if any(told) or not nodes:
-        return (*told, 1)
-    concluded = [n for n in _USUAL_RANKS_PER_NODE if _agrees(n, pairs.by_rank, nodes)]
-    clear = len(concluded) == 1 and len(set(pairs.by_rank.values())) > 1
-    return (concluded[0], 1) if clear else (1,)
+def _rank_layout(facts: JobFacts, pairs: _Pairs, nodes: tuple[str, ...]) -> Layout:
+    if not facts.in_rank_order:
+        return NOT_IN_BLOCKS
+    tasks = facts.tasks_per_node if facts.tasks_per_node > 1 else 0
+    told = (tasks, facts.gpus_per_node, _one_per_node(pairs.last_ranks, nodes))
+    return learn_layout(told, pairs.by_rank, nodes, pairs.highest_rank)
 
 
-def _per_node(candidates: Iterable[int], pairs: Mapping[int, str], nodes: tuple[str, ...], highest: int) -> int:
-    """Return the first candidate that puts every known pair where it was seen; 0 when none does."""
-    for per_node in candidates:
-        if per_node > 0 and highest < per_node * len(nodes) and _agrees(per_node, pairs, nodes):
-            return per_node
-    return 0
+def _task_layout(facts: JobFacts, pairs: _Pairs, nodes: tuple[str, ...]) -> Layout:
+    """A task is a launcher's, one on each node, or a GPU's. How high the numbers go excludes the former and proves
+    nothing else: of output without labels a line may begin like one."""
+    if not facts.in_rank_order:
+        return NOT_IN_BLOCKS
+    told = facts.tasks_per_node or _one_per_node(pairs.last_tasks, nodes)
+    if told or not facts.gpus_per_node:
+        return learn_layout((told,), pairs.by_task, nodes, -1)
+    return between((1, facts.gpus_per_node), pairs.by_task, nodes, pairs.highest_task)
 
 
-def _agrees(per_node: int, pairs: Mapping[int, str], nodes: tuple[str, ...]) -> bool:
-    return all(number // per_node < len(nodes) and nodes[number // per_node] == node for number, node in pairs.items())
+def _one_per_node(last: set[int], nodes: tuple[str, ...]) -> int:
+    """Return 1 where the last number there is, which alone prints progress, is that of the last node; else 0."""
+    return 1 if last == {len(nodes) - 1} else 0

@@ -4,11 +4,13 @@ NVRx's heartbeats."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import re2
 
 from recovery.attribution.finding import Finding
 from recovery.attribution.locate import named_nodes
+from recovery.attribution.reading import Reading
 from recovery.attribution.scene import Scene
 from recovery.attribution.spread import is_widespread
 from recovery.attribution.words import in_words
@@ -93,7 +95,7 @@ def lost_task(scene: Scene) -> Finding | None:
     lines = tuple(scene.roots(Witness.PEER))
     if not lines:
         return None
-    nodes = {node for r in lines for node in named_nodes(r, scene)}
+    nodes = {node for r in lines for node in named_nodes(r, scene)} or _only_silent(lines, scene)
     culprits = tuple(node for node in scene.nodes if node in nodes) if len(nodes) * 2 <= len(scene.nodes) else ()
     return Finding(
         category=Category.HOST,
@@ -105,6 +107,12 @@ def lost_task(scene: Scene) -> Finding | None:
         unlocated_because="" if culprits else "the task that is named cannot be mapped to a single node",
         place="heartbeat",
     )
+
+
+def _only_silent(lines: Sequence[Reading], scene: Scene) -> set[str]:
+    """The node that alone does not say that a task is lost; none where several don't."""
+    silent = set(scene.nodes) - {r.node for r in lines}
+    return silent if len(silent) == 1 and scene.ranks.allocation_known else set()
 
 
 def stopped_beating(scene: Scene) -> Finding | None:

@@ -68,7 +68,7 @@ def test_a_file_named_after_a_node_speaks_of_that_node(tmp_path: Path) -> None:
 def test_the_allocation_is_learned_from_the_log_when_it_is_printed_there(tmp_path: Path) -> None:
     log = tmp_path / "job.out"
     log.write_text(f"SLURM_JOB_NODELIST=gpu[07-10]\n1: {XID}\n")
-    assert json.loads(_run("diagnose", str(log), "--json"))["culprits"] == ["gpu08"]
+    assert json.loads(_run("diagnose", str(log), "--gpus-per-node", "1", "--json"))["culprits"] == ["gpu08"]
 
 
 @pytest.fixture
