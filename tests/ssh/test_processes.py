@@ -57,10 +57,19 @@ async def test_the_watchdog_looks_at_the_cluster_over_ssh(service: Service) -> N
     assert look["silence"] == ""
 
 
-async def test_the_doctor_examines_the_cluster_over_ssh_and_nothing_that_it_asks_is_refused(service: Service) -> None:
+async def test_the_doctor_examines_the_cluster_over_ssh_and_names_the_option_that_the_key_lacks(
+    slurm: SlurmCluster, service: Service, sshd: SshServer
+) -> None:
     examined = await asyncio.to_thread(service.relight, "doctor", "slurm", "--json")
     checks = json.loads(examined.stdout)["clusters"][service.cluster_name]
     assert len(checks) > 3
+    [refused] = [check for check in checks if "forced command" in check["says"]]
+    assert (refused["name"], refused["finding"]) == ("batch scripts", "warning")
+    assert "--scripts" in refused["remedy"]
+
+    sshd.serve(slurm, "--scripts")
+    examined = await asyncio.to_thread(service.relight, "doctor", "slurm", "--json")
+    assert "batch scripts" in examined.stdout
     assert "forced command" not in examined.stdout
 
 
