@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.chains import stranded_by
 from activities.detected import as_reported
 from activities.findings import (
+    CannotStart,
     DependentsStranded,
     Ended,
     Faulted,
@@ -21,6 +22,7 @@ from activities.findings import (
     SightChanged,
     WatchOrder,
 )
+from activities.kept_waiting import KeptWaiting
 from activities.logs.attempt import AttemptLog, HeardLine
 from activities.logs.protocol import LogCursor, LogSource, SourceState
 from activities.scheduler.protocol import (
@@ -85,6 +87,7 @@ class AttemptWatch:
         self._read_at: datetime | None = None
         self._began_at = datetime.now(UTC)
         self._saw_dependents = order.answered_at is None
+        self._waiting = KeptWaiting(order.kept_off)
 
     @property
     def running(self) -> bool:
@@ -121,7 +124,7 @@ class AttemptWatch:
         if (finding := await self._look_at_scheduler()) is not None:
             return finding
         if self._record is None or not self.running:
-            return self._look_at_sight()
+            return self._look_at_wait() or self._look_at_sight()
         for heard in await self._log.read():
             self._feed(heard)
         if (finding := self._look_at_log(self._record)) is not None:
@@ -254,6 +257,12 @@ class AttemptWatch:
             detail += f", from the checkpoint of iteration {progress.resumed_from}"
         reached = Milestone(kind=MilestoneKind.RESUMED, attempt=attempt, at=progress.last_at, detail=detail)
         return Reached(**self.report(), milestone=reached)
+
+    def _look_at_wait(self) -> Finding | None:
+        if self._record is None or self._read_at is None:
+            return None
+        nodes = self._waiting.for_want_of(self._record, self._read_at)
+        return CannotStart(**self.report(), nodes=nodes) if nodes else None
 
     def _look_at_gaps(self) -> Finding | None:
         """The first gap is told at once, more of them once in a while."""

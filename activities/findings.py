@@ -41,6 +41,8 @@ class WatchOrder(Value):
     """When the end of an attempt was answered last. A later reading shows whom that leaves waiting in vain."""
     stranded: Stranded = Stranded()
     """Who is known to wait in vain: only another answer is reported."""
+    kept_off: tuple[NodeName, ...] = ()
+    """Nodes that relight keeps the job off. Where it can't start for want of them, that is reported."""
 
 
 class _Report(Value):
@@ -135,6 +137,13 @@ class DependentsStranded(_Report):
     stranded: Stranded
 
 
+class CannotStart(_Report):
+    """Slurm will not start the job on what its constraints leave; `nodes` is what relight took of that."""
+
+    kind: Literal["cannot_start"] = "cannot_start"
+    nodes: tuple[NodeName, ...]
+
+
 class LinesLost(_Report):
     """More of the attempt's lines are known to be lost than were reported."""
 
@@ -165,6 +174,7 @@ Finding = Annotated[
     | SightChanged
     | LinesLost
     | DependentsStranded
+    | CannotStart
     | Gone
     | LeaseOver,
     Field(discriminator="kind"),

@@ -49,7 +49,47 @@ class Acting:
         await self._ledger.settle()
         if advice.kill_first and workflow.patched(EVIDENCE_FIRST):
             await self._keep_evidence(advice)
-        order = ActOrder(
+        order = self._order(advice)
+        reconciliation = await self._resubmitting.instead(order, await self._carry_out(order))
+        self._record_outcome(advice, reconciliation)
+        state.phase = Phase.WATCHING
+        return reconciliation
+
+    async def let_back(self, nodes: tuple[NodeName, ...], *, by: str, reason: str) -> None:
+        """Take our exclusion of `nodes` from the job while it waits in the queue, by the same durable order.
+
+        The advice of the attempt before is given anew without them: whatever the job does meanwhile, an order for an
+        attempt that is over changes nothing but the list of one that waits.
+        """
+        state, now = self._state, workflow.now()
+        state.exclusions = tuple(each for each in state.exclusions if each.node not in nodes)
+        state.readmitted = tuple(dict.fromkeys((*state.readmitted, *nodes)))
+        exclude = tuple(each.node for each in state.exclusions)
+        state.generation += 1
+        advice = Advice(
+            job=self._start.job,
+            attempt=state.attempt - 1,
+            generation=state.generation,
+            action=Action.RESTART_EXCLUDE if exclude else Action.RESTART,
+            exclude=exclude,
+            reason=reason,
+            rule="let_back",
+            advised_at=now,
+            expires_at=now + state.terms.advice_lifetime,
+            by=by,
+        )
+        state.advice, state.reconciliation = advice, None
+        what = f"withdrawing the exclusion of {', '.join(nodes)}: {reason}"
+        self._ledger.tell(AuditKind.ORDERED, what, who=by, with_advice=True)
+        await self._ledger.settle()
+        seen = await self._carry_out(self._order(advice))
+        self._tell_outcome(seen)
+        if seen.disposition is Disposition.CONVERGED:
+            self._keep_what_stands(advice, seen)
+
+    def _order(self, advice: Advice) -> ActOrder:
+        state = self._state
+        return ActOrder(
             advice=advice,
             submitted_at=state.attempt_submitted_at,
             withdraw=self._withdrawn(advice),
@@ -58,10 +98,6 @@ class Acting:
             spare_s=self._spare_s(advice),
             by_its_comment=self._by_its_comment(advice),
         )
-        reconciliation = await self._resubmitting.instead(order, await self._carry_out(order))
-        self._record_outcome(advice, reconciliation)
-        state.phase = Phase.WATCHING
-        return reconciliation
 
     def _by_its_comment(self, advice: Advice) -> bool:
         """Whether nobody but the job itself said that relight may act: no person ordered it, or set the mode."""
@@ -117,8 +153,17 @@ class Acting:
         return tuple(node for node in ours if node not in kept)
 
     def _record_outcome(self, advice: Advice, seen: Reconciliation) -> None:
-        state = self._state
-        state.reconciliation = seen
+        self._tell_outcome(seen)
+        if seen.disposition is not Disposition.CONVERGED:
+            return
+        self._ledger.reach(MilestoneKind.ACTED, at=seen.observed_at, detail=seen.reason)
+        if advice.restarts:
+            eligible = max(seen.observed_at, seen.eligible_at or seen.observed_at)
+            self._ledger.reach(MilestoneKind.ELIGIBLE, at=eligible)
+            self._keep_what_stands(advice, seen)
+
+    def _tell_outcome(self, seen: Reconciliation) -> None:
+        self._state.reconciliation = seen
         what = f"{seen.disposition.value}, {seen.reason.replace('_', ' ')}"
         if seen.resubmitted_as:
             what += f"; resubmitted as {seen.resubmitted_as}"
@@ -127,14 +172,13 @@ class Acting:
         if seen.detail:
             what += f" ({seen.detail})"
         self._ledger.tell(AuditKind.RECONCILED, what, at=seen.observed_at, with_advice=True)
-        if seen.disposition is not Disposition.CONVERGED:
-            return
-        self._ledger.reach(MilestoneKind.ACTED, at=seen.observed_at, detail=seen.reason)
-        if advice.restarts:
-            eligible = max(seen.observed_at, seen.eligible_at or seen.observed_at)
-            self._ledger.reach(MilestoneKind.ELIGIBLE, at=eligible)
-            state.exclusions = self._exclusions(advice, seen)
-            state.readmitted = ()
+
+    def _keep_what_stands(self, advice: Advice, seen: Reconciliation) -> None:
+        """Know of the exclusions what a fresh look showed."""
+        state = self._state
+        state.exclusions = self._exclusions(advice, seen)
+        kept = {*advice.exclude, *state.user_excluded}
+        state.readmitted = tuple(node for node in state.readmitted if node in seen.excluded and node not in kept)
 
     def _exclusions(self, advice: Advice, seen: Reconciliation) -> tuple[Exclusion, ...]:
         """The exclusions that are ours and that a fresh look showed in place."""

@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.telemetry import TraceExporter
     from recovery.audit import AuditKind
     from recovery.detection.state import MonitorState
-    from recovery.model import Action, Category, MilestoneKind, Progress
+    from recovery.model import Action, Category, MilestoneKind, NodeName, Progress
     from recovery.policy import PastAttempt
     from recovery.trace import RecoveryTrace
     from workflows.ledger import Ledger
@@ -50,7 +50,15 @@ class Attempts:
             lost_lines=state.lost_lines,
             answered_at=state.answered_at,
             stranded=state.stranded,
+            kept_off=self._kept_off(),
         )
+
+    def _kept_off(self) -> tuple[NodeName, ...]:
+        """Our own exclusions. Of the same attempt it is told once that they keep it from starting."""
+        state = self._state
+        if state.told_cannot_start == state.attempt:
+            return ()
+        return tuple(each.node for each in state.exclusions if each.node not in state.user_excluded)
 
     def take(self, finding: Finding) -> None:
         """Keep what every report of a watch carries."""

@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError
 with workflow.unsafe.imports_passed_through():
     from activities.adopt import MAKE_WAY_SIGNAL, RecoveryStart
     from activities.findings import (
+        CannotStart,
         DependentsStranded,
         Ended,
         Faulted,
@@ -171,8 +172,6 @@ class JobRecovery:
                 self._attempts.see(finding)
             case Reached():
                 self._attempts.reach(finding)
-            case FaultSurvived():
-                self._recovering.withdraw()
             case DependentsStranded():
                 self._chain.tell_of(finding.stranded, for_good=False)
             case Ended() if finding.record.state is JobState.COMPLETED:
@@ -180,6 +179,15 @@ class JobRecovery:
             case Ended() if finding.record.state is JobState.CANCELLED:
                 by = finding.record.cancelled_by or "its owner or an administrator"
                 self._state.closed = f"cancelled by {by}: never touched"
+            case _:
+                await self._recover(finding)
+
+    async def _recover(self, finding: Finding) -> None:
+        match finding:
+            case FaultSurvived():
+                self._recovering.withdraw()
+            case CannotStart():
+                await self._recovering.let_start(finding)
             case Slowed():
                 await self._recovering.advise_on(finding)
             case Ended() | Requeued() | Faulted() | Stalled():

@@ -172,9 +172,14 @@ def signal_for(verb: Verb) -> Any:
     return workflow.signal(name=verb.value, description=DESCRIPTIONS[verb])(handle)
 
 
+_TAKES_EFFECT = {
+    Verb.READMIT: ": at once while the job waits in the queue after a restart, else when it is requeued next",
+}
+
+
 def _accept(verb: Verb, request: Request, state: RecoveryState) -> Answer:
     if request.request_id and request.request_id in state.request_ids:
         return Answer(text=f"{verb.value} was accepted before")
     state.remember_request(request.request_id)
     state.commands = (*state.commands, Command(verb=verb, request=request))
-    return Answer(text=f"{verb.value} accepted")
+    return Answer(text=f"{verb.value} accepted{_TAKES_EFFECT.get(verb, '')}")

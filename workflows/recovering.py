@@ -11,9 +11,9 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.adopt import RecoveryStart
-    from activities.findings import Ended, Faulted, Requeued, Slowed
+    from activities.findings import CannotStart, Ended, Faulted, Requeued, Slowed
     from recovery.audit import AuditKind
-    from recovery.model import Action, Advice, Confidence, Disposition, MilestoneKind, SymptomKind
+    from recovery.model import Action, Advice, Confidence, Disposition, MilestoneKind, Mode, SymptomKind
     from workflows.acting import Acting, may_act
     from workflows.advising import Advising
     from workflows.attempts import Attempts
@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.governing import Governing
     from workflows.ledger import Ledger
     from workflows.obeying import Obeying
+    from workflows.overrides import Request, Verb
     from workflows.second_opinion import Listening
     from workflows.siblings import Siblings
     from workflows.state import RecoveryState
@@ -31,6 +32,9 @@ OF_A_FAILURE = (MilestoneKind.DETECTED, MilestoneKind.ATTRIBUTED, MilestoneKind.
 
 FINAL_REFUSALS = ("job_gone", "owner_cancelled", "completed")
 """Reasons of an abandoned advice after which there is nothing left to look after."""
+
+READMIT_AT_ONCE = "readmit-at-once"
+"""Histories from before that was done withdraw the exclusion with the next act."""
 
 
 class Recovering:
@@ -179,6 +183,37 @@ class Recovering:
         self._ledger.forget(OF_A_FAILURE)
         self._ledger.tell(AuditKind.ADVISED, "training went on after the fatal line: the advice is withdrawn")
 
+    async def let_start(self, kept: CannotStart) -> None:
+        """Withdraw the policy's exclusions from a job that can't start with them: better on a suspect than never. What
+        a person wants it kept off stays, and is told."""
+        by_policy = {each.node for each in self._state.exclusions if each.by == "policy"}
+        nodes = tuple(node for node in kept.nodes if node in by_policy)
+        if nodes and self._may_let_back():
+            why = f"the job could not start without {', '.join(nodes)}"
+            self._ledger.tell(AuditKind.WARNED, f"{why}: it may use what it was kept off again", at=kept.at)
+            await self._acting.let_back(nodes, by="policy", reason=why)
+        else:
+            self._state.told_cannot_start = self._state.attempt
+            text = f"the job can't start while relight keeps it off {', '.join(kept.nodes)}"
+            self._ledger.tell(AuditKind.WARNED, f"{text}: `relight readmit`, in mode act, lets it", at=kept.at)
+
+    async def _readmit(self, request: Request) -> None:
+        """Let what a person readmits take effect at once where the job still waits."""
+        state = self._state
+        nodes = tuple(each for each in state.readmitted if each in request.nodes and each not in state.user_excluded)
+        if not nodes or self._obeying.open_advice() is not None:
+            return
+        waits = not (state.ended or self._ledger.reached(MilestoneKind.ALLOCATED))
+        if waits and self._may_let_back() and workflow.patched(READMIT_AT_ONCE):
+            await self._acting.let_back(nodes, by=request.who, reason=request.reason or "readmitted")
+        else:
+            self._ledger.note(f"the job may use {', '.join(nodes)} from its next requeue on")
+
+    def _may_let_back(self) -> bool:
+        """Whether there was an act before this attempt, which can be amended, and mode and pause allow it."""
+        state = self._state
+        return state.attempt > 0 and not state.paused and state.mode(self._start.optin) is Mode.ACT
+
     async def _unpaused(self, failure: Failure) -> bool:
         """Wait while a person has paused the job; False when a command has overtaken the failure meanwhile."""
         attempt = self._state.attempt
@@ -196,3 +231,5 @@ class Recovering:
         advice = self._obeying.obey(command)
         if advice is not None:
             await self._act(advice)
+        elif command.verb is Verb.READMIT:
+            await self._readmit(command.request)

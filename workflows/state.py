@@ -126,6 +126,8 @@ class RecoveryState(BaseModel):
     readmitted: tuple[NodeName, ...] = ()
     """Our earlier exclusions that a person took back: still in the scheduler until the next act withdraws them."""
     past: tuple[PastAttempt, ...] = ()
+    told_cannot_start: int | None = None
+    """The last attempt of which it was told that our exclusions keep it from starting."""
     answered_at: datetime | None = None
     """When the end of an attempt was answered last."""
     resubmitted_as: str = ""

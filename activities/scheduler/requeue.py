@@ -234,7 +234,7 @@ class SchedulerActs:
         """Return `order` less the nodes that the cluster does not know: for one such name Slurm refuses a whole list,
         however often it is asked."""
         if everything:
-            return order.model_copy(update={"unable": order.advice.exclude})
+            return order.model_copy(update={"unable": order.advice.exclude, "withdraw": ()})
         known = {node.name for node in await self._scheduler.nodes()}
         unable = tuple(node for node in order.advice.exclude if node not in known)
         return order.model_copy(update={"unable": unable})

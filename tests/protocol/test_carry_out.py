@@ -12,7 +12,15 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.scheduler.marker import Account, Marker, read_marker, write_marker
-from activities.scheduler.protocol import Hold, JobRecord, JobState, NodeRecord, NotPermitted, SchedulerUnavailable
+from activities.scheduler.protocol import (
+    Hold,
+    JobRecord,
+    JobState,
+    NodeRecord,
+    NotPermitted,
+    Refused,
+    SchedulerUnavailable,
+)
 from activities.scheduler.requeue import SchedulerActs
 from activities.scheduler.simulated import SimulatedScheduler
 from activities.scheduler.simulated_wire import Fault, JobSpec
@@ -294,6 +302,27 @@ async def test_a_list_that_slurm_refuses_for_another_reason_keeps_no_job_held(si
 
     assert (seen.disposition, seen.excluded) == (Disposition.CONVERGED, ("node08",))
     assert seen.detail == f"the scheduler refused to exclude {before.nodes[0]}"
+
+
+class EmptiesNoList(SimulatedScheduler):
+    """Takes no empty exclusion list, as pyslurm."""
+
+    async def constrain(
+        self, job_id: JobId, *, exclude: tuple[NodeName, ...] | None = None, admin_comment: str | None = None
+    ) -> None:
+        if exclude == ():
+            raise Refused("an update takes no empty value")
+        await super().constrain(job_id, exclude=exclude, admin_comment=admin_comment)
+
+
+async def test_an_exclusion_that_cannot_be_withdrawn_keeps_no_job_held(simulator: RunningSimulator) -> None:
+    before = await submitted(simulator, FAILS, exclude=("node08",))
+    order = order_for(before, exclude=(), withdraw=("node08",))
+
+    seen = await carry_out(simulator, order, scheduler=EmptiesNoList(simulator.socket))
+
+    assert (seen.disposition, seen.excluded) == (Disposition.CONVERGED, ("node08",))
+    assert (await simulator.scheduler.job(before.job_id)).hold is Hold.NONE
 
 
 class MayNot(SimulatedScheduler):

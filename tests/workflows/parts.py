@@ -10,6 +10,7 @@ from activities.adopt import RecoveryStart
 from activities.assessment import Terms
 from activities.chains import Stranded
 from activities.findings import (
+    CannotStart,
     DependentsStranded,
     Ended,
     Faulted,
@@ -170,6 +171,11 @@ def stranded(others: Stranded) -> Scene:
     return lambda order, now: DependentsStranded(**_carried(order, now), stranded=others)
 
 
+def cannot_start(*nodes: str) -> Scene:
+    """Slurm will not start the job on what its constraints leave; relight keeps it off `nodes`."""
+    return lambda order, now: CannotStart(**_carried(order, now), nodes=nodes)
+
+
 def gone() -> Scene:
     """The scheduler does not know the job any more."""
     return lambda order, now: Gone(**_carried(order, now), detail="the scheduler does not know the job any more")
@@ -230,6 +236,11 @@ def done(order: ActOrder, now: datetime) -> Reconciliation:
         excluded=current if stop else order.wanted_exclusions(current),
         submitted_at=submitted_at(order.advice.attempt + (0 if stop else 1)),
     )
+
+
+def started_as_it_was(order: ActOrder, now: datetime) -> Reconciliation:
+    """The attempt had begun with the list that it was put back with."""
+    return done(order, now).model_copy(update={"reason": "already_satisfied", "excluded": ("node02", "node09")})
 
 
 def abandoned(reason: str, *, ahead: int = 0) -> Callable[[ActOrder, datetime], Reconciliation]:

@@ -153,6 +153,21 @@ async def people(stage: Stage) -> Handle:
     return job.handle
 
 
+async def kept_waiting(stage: Stage) -> Handle:
+    """A job can't start without a node that it is kept off; the next time a person readmits the node."""
+    stage.verdict = parts.bad_node("node02")
+    job = await stage.adopt()
+    stage.reports(parts.ended(exit_code=1), parts.cannot_start("node02"), parts.allocated(), parts.resumed())
+    await job.until(lambda state: state.attempt == 1 and not state.recovering)
+    stage.reports(parts.ended(exit_code=1, checkpoint=1))
+    await job.until(lambda state: state.attempt == 2)
+    await job.says("readmit", by("ana", "repaired", nodes=("node02",)))
+    await eventually(lambda: len(stage.orders) == 4)
+    stage.reports(parts.allocated(), parts.resumed(), parts.completed())
+    await job.report()
+    return job.handle
+
+
 async def no_answers(stage: Stage) -> Handle:
     """Attribution, policy, audit trail and telemetry all fail, and the job comes back."""
     for trouble in (stage.attribution, stage.decision, stage.telemetry):
@@ -308,6 +323,7 @@ STORIES: dict[str, Story] = {
         cancelled,
         array_task,
         kept_back,
+        kept_waiting,
         slow_down,
         handed_on,
         second_opinion,

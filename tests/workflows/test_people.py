@@ -206,11 +206,31 @@ async def test_an_excluded_node_is_kept_from_the_next_attempt(stage: Stage) -> N
     assert order.advice.exclude == ("node03",)
 
 
+async def test_a_node_readmitted_while_the_job_waits_is_withdrawn_at_once(stage: Stage) -> None:
+    stage.verdict = parts.bad_node("node02")
+    job = await stage.adopt()
+    stage.reports(parts.ended(exit_code=1))
+    await job.until(lambda state: state.attempt == 1)
+
+    answer = await job.says("readmit", by("ana", "repaired", nodes=("node02",)))
+    await eventually(lambda: len(stage.orders) == 2)
+    stage.reports(parts.completed())
+    await job.report()
+
+    assert "at once while the job waits" in answer.text
+    order = stage.orders[1]
+    assert order.wanted_exclusions(("node02", "node09")) == ("node09",)
+    assert (order.advice.attempt, order.advice.by, order.advice.reason) == (0, "ana", "repaired")
+    assert ((await job.state()).exclusions, (await job.state()).readmitted) == ((), ())
+
+
 async def test_a_readmitted_node_is_withdrawn_from_the_scheduler_by_the_next_act(stage: Stage) -> None:
     stage.verdict = parts.bad_node("node02")
     job = await stage.adopt()
     stage.reports(parts.ended(exit_code=1))
     await job.until(lambda state: state.attempt == 1)
+    stage.reports(parts.allocated(("node01", "node03", "node04", "node05")))
+    await job.until(lambda state: bool(state.nodes))
 
     await job.says("readmit", by("ana", "repaired", nodes=("node02",)))
     await job.until(lambda state: not state.exclusions)
