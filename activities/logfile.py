@@ -1,19 +1,19 @@
-"""Reads log files that a person hands over: plain, compressed, from standard input, of any size in bounded memory."""
+"""Reads log files that a person hands over: plain, packed, torn, from standard input, of any size in bounded memory."""
 
 from __future__ import annotations
 
 import glob
-import gzip
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import NamedTuple
 
 import re2
 
 from activities.casefile import UnreadableInput
 from activities.scheduler.hostlist import HostlistError, expand
+from activities.unpacking import ByteStream, Unpacked
 from recovery.attribution.incident import LogLine
 from recovery.signatures.catalogue import packaged_catalogue
 from recovery.signatures.lines import LineSplitter
@@ -25,6 +25,10 @@ TAIL_BYTES = 4 << 20
 MAX_HITS_OF_ONE_KIND = 200
 
 _BLOCK_BYTES = 1 << 20
+_MOST_UNREADABLE = 0.2
+"""Of a text in another encoding than UTF-8 less is unreadable, of a program or a checkpoint more."""
+_UNREADABLE = dict.fromkeys((*range(7), *range(14, 27), *range(28, 32), *range(127, 160), 0xFFFD))
+"""Control characters that neither terminals nor texts use, and what is no UTF-8."""
 _SEARCHED_FOR_ALLOCATION = 5_000
 _ALLOCATION = re2.compile(r"\b(?:SLURM_(?:JOB_|STEP_)?NODELIST|NodeList)[=:] ?([\w.,\[\]-]+)")
 
@@ -40,16 +44,24 @@ def expand_paths(patterns: Sequence[str]) -> list[str]:
     return found
 
 
-def read_log(name: str, nodes: Sequence[str] = ()) -> list[LogLine]:
-    """Read one log file (``-``: standard input; ``.gz``: compressed) into lines with their numbers. A file whose name
-    holds the name of one of `nodes` is taken for that node's. Raises `UnreadableInput`."""
+class ReadLog(NamedTuple):
+    """What one file gave."""
+
+    lines: list[LogLine]
+    problem: str = ""
+    """Why that is not all there is, for people; empty: it is."""
+
+
+def read_log(name: str, nodes: Sequence[str] = ()) -> ReadLog:
+    """Read one log file (``-``: standard input), packed or not, into lines with their numbers. A file whose name holds
+    the name of one of `nodes` is taken for that node's. Raises `UnreadableInput`."""
     try:
         if name == "-":
-            return _bounded(sys.stdin.buffer, "stdin", "")
-        with gzip.open(name) if name.endswith(".gz") else Path(name).open("rb") as stream:
-            return _bounded(stream, name, _node_in(Path(name).name, nodes))
-    except (OSError, EOFError) as error:
-        raise UnreadableInput(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+            return _read(sys.stdin.buffer, "stdin", "")
+        with Path(name).open("rb") as stream:
+            return _read(stream, name, _node_in(Path(name).name, nodes))
+    except OSError as error:
+        raise UnreadableInput(f"{name}: {error.strerror or error}") from error
 
 
 def allocation_in(lines: Sequence[LogLine]) -> tuple[str, ...]:
@@ -65,8 +77,22 @@ def allocation_in(lines: Sequence[LogLine]) -> tuple[str, ...]:
     return ()
 
 
-def _bounded(stream: IO[bytes] | gzip.GzipFile, source: str, host: str) -> list[LogLine]:
-    head = b"".join(_blocks(stream, HEAD_BYTES))
+def _read(stream: ByteStream, source: str, host: str) -> ReadLog:
+    plain = Unpacked(stream)
+    head = b"".join(_blocks(plain, HEAD_BYTES))
+    if not _is_text(head):
+        return ReadLog([], f"{source}: these bytes are no text")
+    lines = _bounded(plain, head, source, host)
+    return ReadLog(lines, f"{source}: {plain.problem}" if plain.problem else "")
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether nearly all of it can be read. Zeros are no objection: a file that was cut under its writer has many."""
+    text = head.replace(b"\0", b"").decode("utf-8", errors="replace")
+    return len(text) - len(text.translate(_UNREADABLE)) <= len(text) * _MOST_UNREADABLE
+
+
+def _bounded(stream: ByteStream, head: bytes, source: str, host: str) -> list[LogLine]:
     scanner, hits, tail = _middle(stream, head)
     texts = [*_numbered(head[: head.rfind(b"\n") + 1], 1)] if tail else [*_numbered(head, 1)]
     texts += [(hit.number, hit.text) for hit in hits]
@@ -75,7 +101,7 @@ def _bounded(stream: IO[bytes] | gzip.GzipFile, source: str, host: str) -> list[
     return [LogLine(text=text, source=source, number=number, host=host) for number, text in texts]
 
 
-def _middle(stream: IO[bytes] | gzip.GzipFile, head: bytes) -> tuple[Scanner, list[Hit], bytes]:
+def _middle(stream: ByteStream, head: bytes) -> tuple[Scanner, list[Hit], bytes]:
     """Scan all but the last `TAIL_BYTES` of what follows `head`; return the scanner, its hits, and that tail."""
     scanner = Scanner(packaged_catalogue(), most_of_a_kind=MAX_HITS_OF_ONE_KIND)
     hits: list[Hit] = []
@@ -88,7 +114,7 @@ def _middle(stream: IO[bytes] | gzip.GzipFile, head: bytes) -> tuple[Scanner, li
     return scanner, hits, scanner.pending() + b"".join(waiting)
 
 
-def _blocks(stream: IO[bytes] | gzip.GzipFile, total: int | None = None) -> Iterator[bytes]:
+def _blocks(stream: ByteStream, total: int | None = None) -> Iterator[bytes]:
     """Yield blocks of `_BLOCK_BYTES`, the last one of a stream shorter; `total` bytes at most."""
     count = 0
     while total is None or count < total:

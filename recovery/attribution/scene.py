@@ -63,6 +63,14 @@ class Scene:
         return self.facts.state == "COMPLETED" or any(isinstance(r.marker, TrainingCompleted) for r in self.readings)
 
     @property
+    def is_of_training(self) -> bool:
+        """Whether anything tells of a job that trains: the scheduler, a gauge, or a line that a launcher, a training
+        program or what they run on is known to print."""
+        return bool(self.facts.state or self.metrics or self.exceptions) or any(
+            r.match or r.marker or r.rank_printed or r.task is not None for r in self.readings
+        )
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The allocation."""
         return self.ranks.nodes

@@ -51,7 +51,10 @@ def verdict_of(finding: Finding, symptom: SymptomKind, scene: Scene) -> Verdict:
 
 
 def healthy_verdict(scene: Scene) -> Verdict:
-    """Nothing is wrong; alarming lines that training survived are listed as ruled out."""
+    """Nothing is wrong; alarming lines that training survived are listed as ruled out. Where nothing tells of
+    a training run, nothing can be said of one."""
+    if not scene.is_of_training:
+        return _nothing_to_judge()
     survived = [r for r in scene.readings if r.is_a(Role.ROOT)]
     noise = [r for r in scene.readings if r.is_a(Role.NOISE)]
     causes = dict.fromkeys(r.cause for r in (*survived, *noise))
@@ -64,6 +67,16 @@ def healthy_verdict(scene: Scene) -> Verdict:
         summary="nothing is wrong",
         ruled_out=tuple(f"{in_words(cause)}: training went on" for cause in list(causes)[:_MAX_RULED_OUT]),
         evidence=evidence_of((*survived[:3], *noise[:3])),
+    )
+
+
+def _nothing_to_judge() -> Verdict:
+    return Verdict(
+        symptom=SymptomKind.NONE,
+        category=Category.NONE,
+        cause="no_training_seen",
+        suggested=Action.NONE,
+        summary="nothing here speaks of a training run",
     )
 
 

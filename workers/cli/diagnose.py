@@ -12,7 +12,7 @@ from workers.cli.output import CliError, console, print_json
 
 if TYPE_CHECKING:
     from activities.casefile import Case
-    from recovery.attribution.incident import Incident, LogLine
+    from recovery.attribution.incident import Incident
     from recovery.model import Evidence, Verdict
 
 _SHOWN_EVIDENCE = 12
@@ -27,7 +27,7 @@ def diagnose(
     context: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Log files or globs; .gz is read, - is standard input.", metavar="FILE..."),
+        typer.Argument(help="Log files or globs, packed or not; - is standard input.", metavar="FILE..."),
     ] = None,
     case: Annotated[Path | None, typer.Option("--case", help="One case of a labelled corpus instead of files.")] = None,
     flight_recorder: Annotated[
@@ -60,7 +60,8 @@ def diagnose(
             print_json(Prediction.of(loaded.id, verdict))
             return
     else:
-        verdict = attribute(_incident(files or [], node_list, gpus_per_node, state.upper()))
+        incident, problems = _incident(files or [], node_list, gpus_per_node, state.upper())
+        verdict = attribute(incident).model_copy(update={"blind_to": problems})
         if as_json:
             print_json(verdict)
             return
@@ -110,6 +111,7 @@ def print_report(verdict: Verdict) -> None:
         out.print(Text(f"{name:9}{value}"))
     _print_list("evidence", [_quote(evidence) for evidence in verdict.evidence[:_SHOWN_EVIDENCE]])
     _print_list("ruled out", verdict.ruled_out)
+    _print_list("not read", verdict.blind_to)
 
 
 def _print_list(title: str, lines: list[str] | tuple[str, ...]) -> None:
@@ -162,22 +164,24 @@ def _case(path: Path) -> Case:
         raise CliError(str(error), "a case is one JSON object with id and lines") from error
 
 
-def _incident(files: list[str], node_list: str, gpus_per_node: int, state: str) -> Incident:
+def _incident(files: list[str], node_list: str, gpus_per_node: int, state: str) -> tuple[Incident, tuple[str, ...]]:
+    """Read the files; the second is what could not be read of them."""
     from activities.casefile import UnreadableInput
     from activities.logfile import allocation_in, expand_paths, read_log
     from recovery.attribution.incident import Incident, JobFacts
 
     nodes = _nodes(node_list)
-    lines: list[LogLine] = []
     try:
-        for name in expand_paths(files):
-            lines += read_log(name, nodes)
+        read = [read_log(name, nodes) for name in expand_paths(files)]
     except UnreadableInput as error:
         raise CliError(str(error), "give readable log files, globs in quotes, or - for standard input") from error
+    lines = tuple(line for each in read for line in each.lines)
+    problems = tuple(each.problem for each in read if each.problem)
     if not lines:
-        raise CliError("the files are empty", "give the job's output files, and its nodes' kernel logs where you can")
+        what = "; ".join(problems[:3]) or "the files are empty"
+        raise CliError(what, "give the job's output files, and its nodes' kernel logs where you can")
     facts = JobFacts(nodes=nodes or allocation_in(lines), gpus_per_node=gpus_per_node, state=state)
-    return Incident(lines=tuple(lines), facts=facts)
+    return Incident(lines=lines, facts=facts), problems
 
 
 def _nodes(node_list: str) -> tuple[str, ...]:
