@@ -27,6 +27,7 @@ def series(node: str) -> list[str]:
         *(f"{name}{gpu} 1" for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")),
         *(f"{name}{gpu} 0" for name in ("DCGM_FI_DEV_XID_ERROR", "DCGM_FI_DEV_SM_CLOCK")),
         f"DCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu} 0",
+        *(f"DCGM_FI_DEV_{limit}_VIOLATION{gpu} 7000" for limit in ("THERMAL", "POWER")),
         f'node_vmstat_oom_kill{{instance="{node}.example.org:9100"}} 0',
     ]
 

@@ -23,6 +23,7 @@ from recovery.attribution.attribute import attribute
 from recovery.model import Action, JobKey, SymptomKind, Verdict
 from recovery.optin import OptIn
 from recovery.policy import PolicySettings
+from tests.diagnosis.stories import Story
 from tests.metrics.asking import asked, shows, until
 from tests.metrics.stores import Exporter, MetricStore
 from tests.watch.scripted import ScriptedScheduler
@@ -110,6 +111,26 @@ async def test_what_a_store_has_of_corpus_cases_gives_their_verdicts(
         verdict = attribute(case.incident().model_copy(update={"metrics": metrics}))
         assert case.expected is not None
         assert (verdict.symptom, verdict.culprits) == (case.expected.outcome, case.expected.culpable_nodes)
+
+
+async def test_a_gpu_that_heat_holds_back_is_told_from_those_whose_counters_stand_still(
+    source: PrometheusMetrics, exporter: Exporter
+) -> None:
+    story = Story().iterations(count=8).iterations(first=108, count=12, step_s=7.5)
+    *others, odd = (story.node(node) for node in range(story.node_count))
+
+    def held_us(node: str, spent: int) -> str:
+        return f'DCGM_FI_DEV_THERMAL_VIOLATION{{gpu="0",Hostname="{node}"}} {spent}'
+
+    before = [held_us(node, 7_000_000) for node in (*others, odd)]
+    exporter.show(*before)
+    await until(source, lambda answer: {s.host for s in answer.samples} == {*others, odd}, *others, odd)
+    exporter.show(*before[:-1], held_us(odd, 900_000_000))
+    answer = await until(source, shows("} 900000000"), *others, odd)
+    began = min(sample.at for sample in answer.samples if sample.at)
+    metrics = tuple(s.model_copy(update={"at": story.clock + (s.at - began)}) for s in answer.samples if s.at)
+    verdict = attribute(story.incident().model_copy(update={"metrics": metrics}))
+    assert (verdict.culprits, verdict.cause) == ((odd,), "gpu_thermal_throttle")
 
 
 def _count_at(answer: MetricsAnswer, at: datetime) -> int:
