@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -21,8 +21,9 @@ _ALLOCATED = re2.compile(r"sched: Allocate JobId=|sched/backfill: .*Started JobI
 
 def split_attempts(readings: Sequence[Reading]) -> list[list[Reading]]:
     """Cut where Slurm requeued or allocated again, where an agent restarted its workers, and where iterations go on
-    after processes had ended or the iteration number jumped back after a failure. The last piece that says anything is
-    the last attempt."""
+    after processes had ended or the iteration number jumped back after a failure. Sources that stand one after the
+    other may tell of the same moments: between them only stamps say what came later. The last piece that says anything
+    is the last attempt."""
     attempts: list[list[Reading]] = [[]]
     state = _State()
     for reading in readings:
@@ -31,27 +32,57 @@ def split_attempts(readings: Sequence[Reading]) -> list[list[Reading]]:
             state = _State()
         attempts[-1].append(reading)
         state.take(reading)
-        if state.failed and _ends_attempt(reading):
+        if state.failed.by_source and _ends_attempt(reading):
             attempts.append([])
             state = _State()
     return _merge_remains(attempts)
 
 
 @dataclass
+class _Firsts:
+    """The first lines of a kind: of each source, and by their stamps."""
+
+    by_source: dict[str, Reading] = field(default_factory=dict)
+    by_stamp: Reading | None = None
+
+    def take(self, reading: Reading) -> None:
+        self.by_source.setdefault(reading.line.source, reading)
+        earliest = self.by_stamp
+        if reading.at and (earliest is None or earliest.at is None or reading.at < earliest.at):
+            self.by_stamp = reading
+
+    def any_before(self, reading: Reading) -> bool:
+        """Whether one of them came earlier than `reading`."""
+        own = self.by_source.get(reading.line.source)
+        return (own is not None and own.is_before(reading)) or self._elsewhere_before(reading)
+
+    def any_behind(self, reading: Reading) -> bool:
+        """Whether one of them stands further up in the source of `reading`, or came earlier in another."""
+        return reading.line.source in self.by_source or self._elsewhere_before(reading)
+
+    def _elsewhere_before(self, reading: Reading) -> bool:
+        first = self.by_stamp
+        return first is not None and first.line.source != reading.line.source and first.is_before(reading)
+
+
+@dataclass
 class _State:
     """What has been seen of an attempt."""
 
-    highest: int = -1
-    failed: bool = False
-    ended: Reading | None = None
-    """The first line that says that a process ended."""
+    highest: dict[str, int] = field(default_factory=dict)
+    """The highest iteration of each source."""
+    failed: _Firsts = field(default_factory=_Firsts)
+    ended: _Firsts = field(default_factory=_Firsts)
+    """The first lines that say that a process ended."""
 
     def take(self, reading: Reading) -> None:
         """Note what a line adds."""
-        self.highest = max(self.highest, _iteration(reading))
-        self.failed = self.failed or _fails(reading)
-        if self.ended is None and reading.cause == "process_exited":
-            self.ended = reading
+        if (iteration := _iteration(reading)) >= 0:
+            self.highest[reading.line.source] = max(iteration, self.highest.get(reading.line.source, -1))
+        if _fails(reading):
+            self.failed.take(reading)
+        if reading.cause == "process_exited":
+            self.ended.take(reading)
 
     def begins_anew(self, reading: Reading) -> bool:
         """Whether a line can only be of a further attempt."""
@@ -59,8 +90,8 @@ class _State:
             return True
         if not isinstance(reading.marker, IterationFinished):
             return False
-        ended = self.ended is not None and self.ended.is_before(reading)
-        return ended or (self.failed and 0 <= _iteration(reading) <= self.highest)
+        jumped_back = 0 <= _iteration(reading) <= self.highest.get(reading.line.source, -1)
+        return self.ended.any_before(reading) or (jumped_back and self.failed.any_behind(reading))
 
 
 def _iteration(reading: Reading) -> int:

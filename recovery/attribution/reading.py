@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from recovery.attribution.incident import LogLine
 from recovery.detection.markers import Marker
 from recovery.model import Action, Category
 from recovery.signatures.catalogue import NOBODY, Match, Role, Signature, Witness
+
+CLOCKS_AGREE_WITHIN = timedelta(seconds=5)
+"""What the stamps of two sources may differ by for one moment."""
 
 UNKNOWN_TEXT = Signature.model_construct(
     id="",
@@ -67,8 +70,11 @@ class Reading:
         return (self.node, self.rank, self.task)
 
     def is_before(self, other: Reading) -> bool:
-        """Whether it came earlier. Within one moment no order counts: collectors mix it up. Between moments the order
-        of the lines does, not their times: clocks of different hosts disagree."""
+        """Whether it came earlier. Within one moment no order counts: collectors mix it up. Between moments of one
+        source the order of the lines does, not their times: clocks of different hosts disagree. Two sources may have
+        been read one after the other: between them only stamps tell, where they differ by more than clocks do."""
+        if self.line.source != other.line.source:
+            return self.at is not None and other.at is not None and other.at - self.at > CLOCKS_AGREE_WITHIN
         return self.order < other.order and (self.at is None or self.at != other.at)
 
     def is_a(self, role: Role, *witnesses: Witness) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from recovery.attribution.clocks import Clock
 from recovery.attribution.gauges import Gauge, read_gauges
 from recovery.attribution.handled import handled
 from recovery.attribution.incident import Incident, JobFacts, LogLine, MetricSample
+from recovery.attribution.iterations import FinishedIterations
 from recovery.attribution.ranks import RankMap, learn_ranks
 from recovery.attribution.reading import Reading
 from recovery.attribution.tracebacks import PythonException, read_exceptions
@@ -96,9 +96,7 @@ class Scene:
         """Whether several iterations finished behind it."""
         if reading.forwarded_late and reading.at:
             return sum(1 for r in self.iterations if r.at and r.at > reading.at) >= _ITERATIONS_THAT_PROVE_SURVIVAL
-        same_moment = self._iterations_at.get(reading.at, ()) if reading.at else ()
-        after = _behind(reading.order, self._iteration_orders) - _behind(reading.order, same_moment)
-        return after >= _ITERATIONS_THAT_PROVE_SURVIVAL
+        return self._finished.after(reading) >= _ITERATIONS_THAT_PROVE_SURVIVAL
 
     def _script_went_on(self, reading: Reading) -> bool:
         if reading.order in self._uncaught or not reading.at or not self._last_word_at:
@@ -120,16 +118,8 @@ class Scene:
         return max((at for at in own if at), default=None)
 
     @functools.cached_property
-    def _iteration_orders(self) -> tuple[int, ...]:
-        return tuple(r.order for r in self.iterations)
-
-    @functools.cached_property
-    def _iterations_at(self) -> dict[datetime, list[int]]:
-        orders: dict[datetime, list[int]] = {}
-        for r in self.iterations:
-            if r.at:
-                orders.setdefault(r.at, []).append(r.order)
-        return orders
+    def _finished(self) -> FinishedIterations:
+        return FinishedIterations(self.iterations)
 
     def roots(self, *witnesses: Witness) -> Iterator[Reading]:
         """Yield the lines that can be the first fault and that training did not survive, in order."""
@@ -142,10 +132,6 @@ class Scene:
     def in_order(self, nodes: set[str] | frozenset[str]) -> tuple[str, ...]:
         """Return those of the allocation's nodes that are in `nodes`, in the allocation's order."""
         return tuple(node for node in self.nodes if node in nodes)
-
-
-def _behind(order: int, orders: Sequence[int]) -> int:
-    return len(orders) - bisect_right(orders, order)
 
 
 def read_scene(incident: Incident, catalogue: Catalogue) -> Scene:
