@@ -89,7 +89,7 @@ class RestSite:
 
     async def _accounts(self, version: ApiVersion) -> Capability:
         if not version.accounts:
-            return Capability.unknown(_NO_PLUGIN)
+            return Capability.no(f"{_NO_PLUGIN}: have its option -s name that one, too")
         try:
             await self._api.read_accounts("/clusters/", about="asking slurmdbd for a sign of life")
         except SchedulerError as error:

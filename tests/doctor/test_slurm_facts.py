@@ -101,6 +101,17 @@ def test_an_account_that_can_not_submit_for_others_is_found_where_the_policy_wan
     assert "resubmission" not in {check.name for check in check_capabilities(can, facts(), CLUSTER)}
 
 
+def test_a_way_that_does_not_ask_slurmdbd_says_nothing_of_whether_it_runs() -> None:
+    for accounting, finding, remedy in (
+        (Capability.no("accounts are not read this way: use another"), Finding.WARNING, "use another"),
+        (Capability.unknown("slurmdbd does not answer: refused"), Finding.FAILED, "start slurmdbd"),
+    ):
+        can = Capabilities.all_unknown("?").model_copy(update={"accounting": accounting})
+        checks = {check.name: check for check in check_capabilities(can, facts(), CLUSTER)}
+        assert checks["slurmdbd"].finding is finding
+        assert remedy in checks["slurmdbd"].remedy
+
+
 def test_jobs_that_are_hidden_from_an_account_without_rights_are_found() -> None:
     hidden = facts(private_data=Known(value=frozenset({"jobs"})))
     checks = {check.name: check for check in check_capabilities(Capabilities.all_unknown("?"), hidden, CLUSTER)}

@@ -67,10 +67,10 @@ async def test_an_administrator_may_do_all_that_acting_needs() -> None:
     assert found.accounting.answer is Answer.YES
 
 
-async def test_without_its_slurmdbd_plugin_accounts_and_scripts_are_unknown() -> None:
+async def test_without_its_slurmdbd_plugin_accounts_are_not_read_and_scripts_unknown() -> None:
     found = await capabilities_through(site_that_says(CONF, []), user="root")
+    assert (found.accounting.answer, found.batch_script.answer) == (Answer.NO, Answer.UNKNOWN)
     for capability in (found.accounting, found.batch_script):
-        assert capability.answer is Answer.UNKNOWN
         assert "without its slurmdbd plugin" in capability.reason
 
 

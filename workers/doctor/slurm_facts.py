@@ -188,4 +188,9 @@ def _private_data(hidden: frozenset[str], can: Capabilities) -> Check:
 def _slurmdbd(can: Capability) -> Check:
     if can.answer is Answer.YES:
         return ok("slurmdbd", "answers")
+    if can.answer is Answer.NO:
+        what, _, remedy = can.reason.partition(": ")
+        return warning(
+            "slurmdbd", f"not asked, so the end of a job that slurmctld forgot stays unknown: {what}", remedy
+        )
     return failed("slurmdbd", can.reason[:200], "start slurmdbd, and its database before it")
