@@ -278,7 +278,7 @@ def test_no_secret_survives_into_a_verdict_a_watchs_memory_a_page_a_source_or_th
     monitor.feed(line, NOW, source="job.out", number=1)
     found = monitor.look(NOW, log_fresh=True)
     state = RecoveryState(attempt_submitted_at=NOW, verdict=verdict, monitor=monitor.state)
-    print_state("alpha/1", state)
+    print_state("alpha/1", state, reads=())
     shown = [
         state.model_dump_json(),
         str(found),
