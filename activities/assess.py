@@ -29,6 +29,7 @@ from recovery.model import NodeName, Verdict
 from recovery.opinion import Opinion
 from recovery.policy import Ending, PolicySettings, Situation, decide
 from recovery.redaction import redact
+from recovery.signatures.catalogue import Catalogue
 from recovery.suspects import Suspicion, program_of
 
 AT_A_TIME = 8
@@ -53,7 +54,9 @@ class Assessor:
         service: AttributionService | None = None,
         suspicions: SuspicionReader | None = None,
         reservations: ReservationReader | None = None,
+        catalogue: Catalogue | None = None,
     ) -> None:
+        """`catalogue`: what lines mean at this site; None: the packaged one."""
         self._reader = nodes
         self._reservation_reader = reservations
         self.lines = AttemptLines(logs)
@@ -62,6 +65,7 @@ class Assessor:
         self._metrics = metrics or NoMetrics()
         self._service = service
         self._suspicions = suspicions or NoSuspicions()
+        self._catalogue = catalogue
         self._room = asyncio.Semaphore(AT_A_TIME)
 
     @activity.defn
@@ -129,7 +133,7 @@ class Assessor:
             detected=order.symptom,
         )
         # Seconds of pure computing on a big log: the worker's loop has other jobs' heartbeats to send.
-        return as_observed(await asyncio.to_thread(attribute, incident), order.symptom)
+        return as_observed(await asyncio.to_thread(attribute, incident, self._catalogue), order.symptom)
 
     async def reconsider(self, order: AttributeOrder, attribution: Attribution, opinion: Opinion) -> Decided:
         """Decide anew on an attribution that a service has an opinion on, on the nodes as they are now."""

@@ -15,7 +15,7 @@ from activities.casefile import UnreadableInput
 from activities.scheduler.hostlist import HostlistError, expand
 from activities.unpacking import ByteStream, Unpacked
 from recovery.attribution.incident import LogLine
-from recovery.signatures.catalogue import packaged_catalogue
+from recovery.signatures.catalogue import Catalogue
 from recovery.signatures.lines import LineSplitter
 from recovery.signatures.scanner import Hit, Scanner
 
@@ -52,14 +52,15 @@ class ReadLog(NamedTuple):
     """Why that is not all there is, for people; empty: it is."""
 
 
-def read_log(name: str, nodes: Sequence[str] = ()) -> ReadLog:
+def read_log(name: str, catalogue: Catalogue, nodes: Sequence[str] = ()) -> ReadLog:
     """Read one log file (``-``: standard input), packed or not, into lines with their numbers. A file whose name holds
-    the name of one of `nodes` is taken for that node's. Raises `UnreadableInput`."""
+    the name of one of `nodes` is taken for that node's. Of a large file the lines that `catalogue` knows are
+    kept. Raises `UnreadableInput`."""
     try:
         if name == "-":
-            return _read(sys.stdin.buffer, "stdin", "")
+            return _read(sys.stdin.buffer, catalogue, "stdin", "")
         with Path(name).open("rb") as stream:
-            return _read(stream, name, _node_in(Path(name).name, nodes))
+            return _read(stream, catalogue, name, _node_in(Path(name).name, nodes))
     except OSError as error:
         raise UnreadableInput(f"{name}: {error.strerror or error}") from error
 
@@ -77,12 +78,12 @@ def allocation_in(lines: Sequence[LogLine]) -> tuple[str, ...]:
     return ()
 
 
-def _read(stream: ByteStream, source: str, host: str) -> ReadLog:
+def _read(stream: ByteStream, catalogue: Catalogue, source: str, host: str) -> ReadLog:
     plain = Unpacked(stream)
     head = b"".join(_blocks(plain, HEAD_BYTES))
     if not _is_text(head):
         return ReadLog([], f"{source}: these bytes are no text")
-    lines = _bounded(plain, head, source, host)
+    lines = _bounded(plain, head, catalogue, source, host)
     return ReadLog(lines, f"{source}: {plain.problem}" if plain.problem else "")
 
 
@@ -92,8 +93,8 @@ def _is_text(head: bytes) -> bool:
     return len(text) - len(text.translate(_UNREADABLE)) <= len(text) * _MOST_UNREADABLE
 
 
-def _bounded(stream: ByteStream, head: bytes, source: str, host: str) -> list[LogLine]:
-    scanner, hits, tail = _middle(stream, head)
+def _bounded(stream: ByteStream, head: bytes, catalogue: Catalogue, source: str, host: str) -> list[LogLine]:
+    scanner, hits, tail = _middle(stream, head, catalogue)
     texts = [*_numbered(head[: head.rfind(b"\n") + 1], 1)] if tail else [*_numbered(head, 1)]
     texts += [(hit.number, hit.text) for hit in hits]
     if tail:
@@ -101,9 +102,9 @@ def _bounded(stream: ByteStream, head: bytes, source: str, host: str) -> list[Lo
     return [LogLine(text=text, source=source, number=number, host=host) for number, text in texts]
 
 
-def _middle(stream: ByteStream, head: bytes) -> tuple[Scanner, list[Hit], bytes]:
+def _middle(stream: ByteStream, head: bytes, catalogue: Catalogue) -> tuple[Scanner, list[Hit], bytes]:
     """Scan all but the last `TAIL_BYTES` of what follows `head`; return the scanner, its hits, and that tail."""
-    scanner = Scanner(packaged_catalogue(), most_of_a_kind=MAX_HITS_OF_ONE_KIND)
+    scanner = Scanner(catalogue, most_of_a_kind=MAX_HITS_OF_ONE_KIND)
     hits: list[Hit] = []
     waiting: deque[bytes] = deque()
     scanner.skip(head)

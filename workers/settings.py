@@ -187,6 +187,8 @@ class Settings(BaseSettings):
     telemetry: TelemetrySettings = TelemetrySettings()
     notify: NotifySettings = NotifySettings()
     redaction: RedactionSettings = RedactionSettings()
+    signatures: tuple[LocalPath, ...] = ()
+    """Catalogue files of the site's own, in front of the packaged one. A relative path is relative to the file."""
     clusters: tuple[ClusterSettings, ...] = ()
 
     @field_validator("clusters")
@@ -236,11 +238,15 @@ def _settings_file(config: Path | None) -> Path | None:
 
 
 def _anchored(content: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Make the state directory relative to the file, so that it does not depend on where relight is started."""
-    state_dir = content.get("state_dir")
-    if not isinstance(state_dir, str):
-        return content
-    return content | {"state_dir": str(file.absolute().parent / Path(state_dir).expanduser())}
+    """Make paths relative to the file, so that they do not depend on where relight is started."""
+    folder = file.absolute().parent
+    state_dir, signatures = content.get("state_dir"), content.get("signatures")
+    if isinstance(state_dir, str):
+        content = content | {"state_dir": str(folder / Path(state_dir).expanduser())}
+    if isinstance(signatures, list):
+        places = [str(folder / Path(each).expanduser()) if isinstance(each, str) else each for each in signatures]
+        content = content | {"signatures": places}
+    return content
 
 
 def _refuse_unknown_variables() -> None:

@@ -42,7 +42,7 @@ from activities.telemetry import TraceExporter
 from activities.watch import Watcher
 from recovery.model import Mode
 from recovery.redaction import mask_also
-from recovery.signatures.catalogue import packaged_catalogue
+from recovery.signatures.catalogue import Catalogue
 from workers.act_gate import gated
 from workers.attribution_services import open_attribution_service
 from workers.errors import OperatorError
@@ -50,6 +50,7 @@ from workers.log_sources import open_log_source
 from workers.metric_sources import open_metrics
 from workers.schedulers import open_scheduler
 from workers.settings import ClusterSettings, Settings
+from workers.site_signatures import site_catalogue
 from workers.task_queues import act_worker, clusters_worker, opinion_worker, recovery_worker, watch_worker
 from workflows.cluster import ClusterWatch
 from workflows.cluster_state import ClusterStart
@@ -96,10 +97,12 @@ def require_clusters(settings: Settings) -> None:
 async def running_worker(client: Client, settings: Settings, audit_dsn: str) -> AsyncIterator[None]:
     """Serve all clusters of `settings` while the context is open.
 
-    Raises `OperatorError` when there is nothing to serve or Temporal lacks our search attributes.
+    Raises `OperatorError` when there is nothing to serve, a signature can't be used, or Temporal lacks our search
+    attributes.
     """
     require_clusters(settings)
     mask_also(settings.redaction.patterns)
+    catalogue = await asyncio.to_thread(site_catalogue, settings.signatures)
     await _check_search_attributes(client)
     trail = AuditTrail(audit_dsn) if audit_dsn else None
     exporter = TraceExporter(settings.telemetry.otlp_endpoint)
@@ -114,12 +117,14 @@ async def running_worker(client: Client, settings: Settings, audit_dsn: str) -> 
         await stack.enter_async_context(clusters_worker(client, [notifier.notify]))
         records = Records(AuditActivities(trail), exporter, gauges)
         for cluster in settings.clusters:
-            await stack.enter_async_context(_serving(client, cluster, settings.state_dir, records))
+            await stack.enter_async_context(_serving(client, cluster, settings.state_dir, records, catalogue))
         yield
 
 
 @asynccontextmanager
-async def _serving(client: Client, cluster: ClusterSettings, state_dir: Path, records: Records) -> AsyncIterator[None]:
+async def _serving(
+    client: Client, cluster: ClusterSettings, state_dir: Path, records: Records, catalogue: Catalogue
+) -> AsyncIterator[None]:
     """Serve one cluster: its poller, its jobs' workflows, their watches and their acts."""
     async with AsyncExitStack() as stack:
         scheduler = await stack.enter_async_context(open_scheduler(cluster))
@@ -139,8 +144,11 @@ async def _serving(client: Client, cluster: ClusterSettings, state_dir: Path, re
             service,
             ClusterSuspicions(client, cluster.name),
             reads,
+            catalogue,
         )
-        for worker in _cluster_workers(client, cluster, scheduler, snapshots, logs, assessor, state_dir, records):
+        for worker in _cluster_workers(
+            client, cluster, scheduler, snapshots, logs, assessor, state_dir, records, catalogue
+        ):
             await stack.enter_async_context(worker)
         if service is not None:
             counsel = Counsel(service, assessor)
@@ -164,6 +172,7 @@ def _cluster_workers(
     assessor: Assessor,
     state_dir: Path,
     records: Records,
+    catalogue: Catalogue,
 ) -> Sequence[Worker]:
     selection = selection_of(cluster)
     reads = SharedReads(scheduler)
@@ -171,7 +180,7 @@ def _cluster_workers(
         snapshots,
         reads,
         logs,
-        packaged_catalogue().match,
+        catalogue.match,
         cluster.detection,
         lease_s=WATCH_LEASE.total_seconds(),
         accounts=scheduler if isinstance(scheduler, AccountsReader) else None,

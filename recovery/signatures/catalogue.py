@@ -167,15 +167,16 @@ class Catalogue:
         return min(hits) if hits else None
 
 
-def load_catalogue(extra: Sequence[tuple[str, str]] = ()) -> Catalogue:
-    """Load the packaged catalogue with a site's own YAML texts, given as (file name, text), in front of it.
+def load_catalogue(extra: Sequence[tuple[str, str]] = (), packaged: Sequence[str] = PACKAGED) -> Catalogue:
+    """Load the packaged catalogue with a site's own YAML texts, given as (file name, text), in front of it; of the
+    packaged files only `packaged`.
 
     Raises `CatalogueError`.
     """
-    signatures = [signature for name, text in extra for signature in parse_signatures(name, text)]
-    signatures += _packaged()
-    _refuse_duplicates(signatures)
-    return Catalogue(signatures)
+    entries = [entry for name, text in extra for entry in _entries(name, text)]
+    entries += [entry for name in packaged for entry in _packaged(name)]
+    _refuse_duplicates(entries)
+    return Catalogue([signature for _, signature in entries])
 
 
 @functools.cache
@@ -186,6 +187,11 @@ def packaged_catalogue() -> Catalogue:
 
 def parse_signatures(name: str, text: str) -> tuple[Signature, ...]:
     """Parse one catalogue file: a YAML list of entries. Raises `CatalogueError` naming `name` and the line."""
+    return tuple(signature for _, signature in _entries(name, text))
+
+
+def _entries(name: str, text: str) -> tuple[tuple[str, Signature], ...]:
+    """Parse a file into its entries, each with where it stands."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -197,7 +203,7 @@ def parse_signatures(name: str, text: str) -> tuple[Signature, ...]:
         return ()
     if not isinstance(root, yaml.SequenceNode):
         raise CatalogueError(f"{name}:1: a catalogue file is a list of entries, each starting with '- id: ...'")
-    return tuple(_entry(name, node) for node in root.value)
+    return tuple((f"{name}:{node.start_mark.line + 1}", _entry(name, node)) for node in root.value)
 
 
 def _entry(name: str, node: yaml.Node) -> Signature:
@@ -225,21 +231,17 @@ def _line_of(name: str, node: yaml.Node, key: str) -> str:
 
 
 @functools.cache
-def _packaged() -> tuple[Signature, ...]:
-    folder = resources.files("recovery.signatures")
-    return tuple(
-        signature
-        for name in PACKAGED
-        for signature in parse_signatures(f"{name}.yaml", (folder / f"{name}.yaml").read_text(encoding="utf-8"))
-    )
+def _packaged(name: str) -> tuple[tuple[str, Signature], ...]:
+    file = resources.files("recovery.signatures") / f"{name}.yaml"
+    return _entries(file.name, file.read_text(encoding="utf-8"))
 
 
-def _refuse_duplicates(signatures: Sequence[Signature]) -> None:
-    seen: set[str] = set()
-    for signature in signatures:
-        if signature.id in seen:
-            raise CatalogueError(f"two entries have the id {signature.id!r}: give the second one another id")
-        seen.add(signature.id)
+def _refuse_duplicates(entries: Sequence[tuple[str, Signature]]) -> None:
+    seen: dict[str, str] = {}
+    for where, signature in entries:
+        first = seen.setdefault(signature.id, where)
+        if first != where:
+            raise CatalogueError(f"{first}: {where} has the id {signature.id!r}, too: give one of them another id")
 
 
 def _quiet() -> re2.Options:

@@ -52,8 +52,12 @@ def test_a_mistake_is_named_with_file_and_line(change: tuple[str, str], line: in
 
 
 def test_one_id_names_one_entry() -> None:
-    with pytest.raises(CatalogueError, match="site-disk"):
+    with pytest.raises(CatalogueError, match=r"^a\.yaml:2: b\.yaml:2 has the id 'site-disk', too"):
         load_catalogue([("a.yaml", ENTRY), ("b.yaml", ENTRY)])
+    with pytest.raises(CatalogueError, match=r"^a\.yaml:2: a\.yaml:\d+ has the id 'site-disk', too"):
+        load_catalogue([("a.yaml", ENTRY + ENTRY)])
+    with pytest.raises(CatalogueError, match=r"^a\.yaml:2: gpu_driver\.yaml:\d+ has the id 'xid-off-the-bus', too"):
+        load_catalogue([("a.yaml", ENTRY.replace("site-disk", "xid-off-the-bus"))])
 
 
 def test_a_line_that_means_nothing_is_never_fatal() -> None:

@@ -134,7 +134,7 @@ def test_a_large_file_keeps_head_tail_and_what_the_catalogue_knows(
     texts = [*plain[:9_999], xid, *plain[10_000:]]
     path = tmp_path / "big.log"
     path.write_text("\n".join(texts) + "\n")
-    lines = read_log(str(path)).lines
+    lines = read_log(str(path), CATALOGUE).lines
     assert sum(len(line.text) for line in lines) < 80_000
     assert all(line.number is not None and texts[line.number - 1] == line.text for line in lines)
     assert (lines[0].number, lines[-1].number) == (1, 20_000)
@@ -144,7 +144,7 @@ def test_a_large_file_keeps_head_tail_and_what_the_catalogue_knows(
 def test_line_numbers_are_those_an_editor_shows(tmp_path: Path) -> None:
     path = tmp_path / "job.out"
     path.write_bytes(b"one\n\n 10%\r 20%\rthree\r\nfour")
-    assert [(line.number, line.text) for line in read_log(str(path)).lines] == [
+    assert [(line.number, line.text) for line in read_log(str(path), CATALOGUE).lines] == [
         (1, "one"),
         (3, " 10%"),
         (3, " 20%"),

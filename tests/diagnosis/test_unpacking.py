@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from activities import logfile, unpacking
 from activities.logfile import read_log
+from recovery.signatures.catalogue import packaged_catalogue
 from workers.cli.main import app
 from workers.cli.output import CliError
 
@@ -58,7 +59,7 @@ def test_a_plain_file_that_is_called_packed_is_read(tmp_path: Path) -> None:
 def test_one_packed_after_another_is_one_log(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     texts = [f"part {n} of {NOISE}" for n in range(3)]
     (tmp_path / "job").write_bytes(b"".join(pack(text.encode()) for text in texts))
-    read = read_log(str(tmp_path / "job"))
+    read = read_log(str(tmp_path / "job"), packaged_catalogue())
     assert read.problem == ""
     assert [line.number for line in read.lines if line.text.startswith("part 2")] == [80_001]
 
@@ -76,7 +77,7 @@ def test_a_torn_or_damaged_file_is_read_as_far_as_it_goes_and_said_to_be(
     report = _diagnose(str(log))
     assert "culprit  n3" in report
     assert f"not read\n  {log}: it is {hurt} and was read " in report
-    assert (read_log(str(log)).lines[-1].number or 0) > 5_000
+    assert (read_log(str(log), packaged_catalogue()).lines[-1].number or 0) > 5_000
 
 
 def test_a_file_that_unpacks_without_end_is_read_to_a_bound_in_bounded_memory(
@@ -87,7 +88,7 @@ def test_a_file_that_unpacks_without_end_is_read_to_a_bound_in_bounded_memory(
     log = tmp_path / "bomb"
     log.write_bytes(gzip.compress(bytes(64 << 20) + b"behind\n"))
     tracemalloc.start()
-    read = read_log(str(log))
+    read = read_log(str(log), packaged_catalogue())
     most_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert read.problem == f"{log}: only the first 20 MiB that gzip packed in it were read"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from activities.casefile import Case
     from recovery.attribution.incident import Incident
     from recovery.model import Evidence, Verdict
+    from recovery.signatures.catalogue import Catalogue
 
 _SHOWN_EVIDENCE = 12
 
@@ -43,25 +44,27 @@ def diagnose(
     """Say what happened to a job, why, whose fault it is and what to do, from its logs."""
     from recovery.attribution.attribute import attribute
     from recovery.attribution.score import Prediction
+    from workers.site_signatures import site_catalogue
 
     if sum(map(bool, (files, case, flight_recorder))) != 1:
         what = "nothing to read" if not (files or case or flight_recorder) else "more than one kind of input at once"
         raise CliError(what, "give log files, or one --case, or one --flight-recorder folder")
     options: Options = context.obj
-    # Read for what the site masks: the report quotes lines.
-    options.settings()
+    # For what the site masks, too: the report quotes lines.
+    settings = options.settings()
     if flight_recorder:
         _diagnose_dumps(flight_recorder, as_json=as_json)
         return
+    catalogue = site_catalogue(settings.signatures)
     if case:
         loaded = _case(case)
-        verdict = attribute(loaded.incident(str(case)))
+        verdict = attribute(loaded.incident(str(case)), catalogue)
         if as_json:
             print_json(Prediction.of(loaded.id, verdict))
             return
     else:
-        incident, problems = _incident(files or [], node_list, gpus_per_node, state.upper())
-        verdict = attribute(incident).model_copy(update={"blind_to": problems})
+        incident, problems = _incident(files or [], catalogue, node_list, gpus_per_node, state.upper())
+        verdict = attribute(incident, catalogue).model_copy(update={"blind_to": problems})
         if as_json:
             print_json(verdict)
             return
@@ -164,7 +167,9 @@ def _case(path: Path) -> Case:
         raise CliError(str(error), "a case is one JSON object with id and lines") from error
 
 
-def _incident(files: list[str], node_list: str, gpus_per_node: int, state: str) -> tuple[Incident, tuple[str, ...]]:
+def _incident(
+    files: list[str], catalogue: Catalogue, node_list: str, gpus_per_node: int, state: str
+) -> tuple[Incident, tuple[str, ...]]:
     """Read the files; the second is what could not be read of them."""
     from activities.casefile import UnreadableInput
     from activities.logfile import allocation_in, expand_paths, read_log
@@ -172,7 +177,7 @@ def _incident(files: list[str], node_list: str, gpus_per_node: int, state: str) 
 
     nodes = _nodes(node_list)
     try:
-        read = [read_log(name, nodes) for name in expand_paths(files)]
+        read = [read_log(name, catalogue, nodes) for name in expand_paths(files)]
     except UnreadableInput as error:
         raise CliError(str(error), "give readable log files, globs in quotes, or - for standard input") from error
     lines = tuple(line for each in read for line in each.lines)

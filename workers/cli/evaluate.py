@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workers.cli.context import Json
+from workers.cli.context import Json, Options
 from workers.cli.output import CliError, console, print_json
 
 if TYPE_CHECKING:
     from recovery.attribution.score import Label, Prediction, Score
+    from recovery.signatures.catalogue import Catalogue
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,6 +21,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def evaluate(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="A folder of cases, one JSON file each; .json.gz is read too.")],
     predictions: Annotated[
         Path | None, typer.Option("--predictions", help="Write what was said of each case to this file.")
@@ -28,8 +30,10 @@ def evaluate(
 ) -> None:
     """Diagnose every case of a folder and compare with its labels."""
     from recovery.attribution.score import score
+    from workers.site_signatures import site_catalogue
 
-    pairs = _pairs(folder)
+    options: Options = context.obj
+    pairs = _pairs(folder, site_catalogue(options.settings().signatures))
     if predictions:
         _write(predictions, [said for _, said in pairs])
     labelled = [(label, said) for label, said in pairs if label is not None]
@@ -42,14 +46,14 @@ def evaluate(
         _print(figures)
 
 
-def _pairs(folder: Path) -> list[tuple[Label | None, Prediction]]:
+def _pairs(folder: Path, catalogue: Catalogue) -> list[tuple[Label | None, Prediction]]:
     from activities.casefile import UnreadableInput, read_cases
     from recovery.attribution.attribute import attribute
     from recovery.attribution.score import Prediction
 
     try:
         return [
-            (case.expected, Prediction.of(case.id, attribute(case.incident(str(path)))))
+            (case.expected, Prediction.of(case.id, attribute(case.incident(str(path)), catalogue)))
             for path, case in read_cases(folder)
         ]
     except UnreadableInput as error:

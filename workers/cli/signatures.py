@@ -69,19 +69,21 @@ def check_file(file: Annotated[Path, typer.Argument(help="A catalogue file.")]) 
     """Check a catalogue file. The first mistake is named with its line."""
     from rich.text import Text
 
-    known = len(_catalogue([]))
-    count = len(_catalogue([file])) - known
+    from workers.errors import OperatorError
+    from workers.site_signatures import count_entries
+
+    try:
+        count = count_entries(file)
+    except OperatorError as error:
+        raise CliError(error.message, error.hint) from error
     console().print(Text(f"{file}: {count} entries, all good"))
 
 
 def _catalogue(files: list[Path]) -> Catalogue:
-    from recovery.signatures.catalogue import CatalogueError, load_catalogue
+    from workers.errors import OperatorError
+    from workers.site_signatures import site_catalogue
 
     try:
-        return load_catalogue([(str(file), file.read_text(encoding="utf-8")) for file in files])
-    except OSError as error:
-        raise CliError(f"{error.filename}: {error.strerror}", "give a readable YAML file") from error
-    except UnicodeDecodeError as error:
-        raise CliError(f"the file is not UTF-8: {error}", "save it as UTF-8") from error
-    except CatalogueError as error:
-        raise CliError(str(error), "correct the entry and run the check again") from error
+        return site_catalogue(files)
+    except OperatorError as error:
+        raise CliError(error.message, error.hint) from error
