@@ -114,6 +114,7 @@ class Assessor:
             job_number=order.record.job_number,
             nodes=order.nodes,
             in_rank_order=not order.record.components,
+            tasks_per_node=order.record.tasks_per_node,
             # Slurm requeues by itself when a node fails, and tells of the attempt's end nowhere else.
             state="NODE_FAIL" if ending.requeued and failed_node else ending.state,
             exit_code=ending.exit_code,

@@ -144,6 +144,9 @@ class JobRecord(Value):
     """The allocation, in Slurm's order (rank order for block distribution); empty while pending."""
     node_count: int = Field(default=1, ge=0)
     """How many nodes the job asks for."""
+    tasks_per_node: int = Field(default=0, ge=0)
+    """``--ntasks-per-node``; 0 where the job does not ask for it or it is not told. Slurm's count of all tasks says
+    nothing of it: without a word it is the number of nodes, whatever the script starts on them."""
     excluded_nodes: tuple[NodeName, ...] = ()
     required_nodes: tuple[NodeName, ...] = ()
     reservation: str = ""

@@ -77,6 +77,7 @@ class _RawJob(Part):
     end_time: Number = 0
     nodes: Text = ""
     node_count: Number = 0
+    tasks_per_node: Number = 0
     excluded_nodes: Text = ""
     required_nodes: Text = ""
     resv_name: Text = ""
@@ -172,6 +173,7 @@ def _record(raw: _RawJob, read_at: datetime, teller: str) -> JobRecord:
             ended_at=_moment(raw.end_time) if _attempt_ended(state, flags) else None,
             nodes=() if pending else expand(raw.nodes),
             node_count=raw.node_count,
+            tasks_per_node=raw.tasks_per_node,
             excluded_nodes=expand(raw.excluded_nodes),
             required_nodes=expand(raw.required_nodes),
             reservation=raw.resv_name,

@@ -185,8 +185,10 @@ def _task_layout(facts: JobFacts, pairs: _Pairs, nodes: tuple[str, ...]) -> Layo
     if not facts.in_rank_order:
         return NOT_IN_BLOCKS
     told = facts.tasks_per_node or _one_per_node(pairs.last_tasks, nodes)
-    if told or not facts.gpus_per_node:
-        return learn_layout((told,), pairs.by_task, nodes, -1)
+    # A step may be started otherwise than its job was asked for.
+    fitting = told if told * len(nodes) > pairs.highest_task else 0
+    if fitting or not facts.gpus_per_node:
+        return learn_layout((fitting,), pairs.by_task, nodes, -1)
     return between((1, facts.gpus_per_node), pairs.by_task, nodes, pairs.highest_task)
 
 

@@ -160,6 +160,13 @@ async def test_the_culprit_is_named_with_the_line_that_shows_it(job: Assessment)
     assert (answer.ending.state, answer.ending.exit_code, answer.ending.node_count) == ("FAILED", 1, 3)
 
 
+async def test_the_tasks_that_a_job_asks_for_on_each_node_place_a_task(job: Assessment) -> None:
+    job.err.write_text("1: RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
+    for tasks_per_node, culprits in ((0, ()), (1, ("node02",)), (8, ("node01",))):
+        answer = await job.attribute(job.order(job.record(exit_code=1, tasks_per_node=tasks_per_node)))
+        assert answer.verdict.culprits == culprits
+
+
 async def test_where_nobody_else_has_to_be_heard_the_decision_comes_in_the_same_breath(job: Assessment) -> None:
     job.scheduler.node_records = tuple(node(f"node{number:02}", "IDLE") for number in range(1, 6))
     job.err.write_text(f"{XID_ON_NODE02}\n")

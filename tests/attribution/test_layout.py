@@ -45,6 +45,11 @@ def test_the_layout_that_was_told_places_a_task(tasks_per_node: int, culprit: st
     assert _verdict(f"3: {ECC}", tasks_per_node=tasks_per_node).culprits == (culprit,)
 
 
+def test_a_step_of_more_tasks_than_the_job_was_asked_for_is_not_placed_as_told() -> None:
+    assert _verdict(*LABELLED, tasks_per_node=1).culprits == ()
+    assert _verdict(*LABELLED, tasks_per_node=1, gpus_per_node=8).culprits == ("node01",)
+
+
 def test_ranks_beyond_the_nodes_place_the_lowest_on_the_first_node() -> None:
     assert _verdict(f"[rank3]: {ECC}", f"[rank20]: {VICTIM}").culprits == ("node01",)
     assert _verdict(f"[rank7]: {ECC}", f"[rank20]: {VICTIM}").culprits == ()

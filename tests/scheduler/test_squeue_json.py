@@ -212,6 +212,7 @@ def test_wrapped_numbers_and_listed_states_read_as_plain_ones_do() -> None:
         array_job_id=0,
         array_task_id=None,
         node_count=4,
+        tasks_per_node=8,
     )
     wrapped = one_job(
         job_state=["FAILED"],
@@ -226,8 +227,10 @@ def test_wrapped_numbers_and_listed_states_read_as_plain_ones_do() -> None:
         array_job_id=wrapped_number(0),
         array_task_id={"set": False, "infinite": False, "number": 0},
         node_count=wrapped_number(4),
+        tasks_per_node=wrapped_number(8),
     )
     assert wrapped == plain
+    assert plain.tasks_per_node == 8
 
 
 def test_a_listed_state_keeps_the_state_beneath_its_flags() -> None:
