@@ -60,7 +60,7 @@ class AttemptLines:
             began = began.until(order.record.started_at)
         stretch = await self._logs.read_range(began, max_bytes)
         if stretch.rewritten and not order.next_has_started:
-            return await self._logs.read_range(LogCursor(source=began.source, end=began.end), max_bytes)
+            return await self._logs.read_range(began.at_start().model_copy(update={"end": began.end}), max_bytes)
         return stretch
 
     async def _unwatched(self, order: AttributeOrder) -> tuple[LogCursor, ...]:

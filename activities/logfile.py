@@ -12,6 +12,7 @@ from typing import NamedTuple
 import re2
 
 from activities.casefile import UnreadableInput
+from activities.node_names import node_in
 from activities.scheduler.hostlist import HostlistError, expand
 from activities.unpacking import ByteStream, Unpacked
 from recovery.attribution.incident import LogLine
@@ -60,7 +61,7 @@ def read_log(name: str, catalogue: Catalogue, nodes: Sequence[str] = ()) -> Read
         if name == "-":
             return _read(sys.stdin.buffer, catalogue, "stdin", "")
         with Path(name).open("rb") as stream:
-            return _read(stream, catalogue, name, _node_in(Path(name).name, nodes))
+            return _read(stream, catalogue, name, node_in(name, nodes))
     except OSError as error:
         raise UnreadableInput(f"{name}: {error.strerror or error}") from error
 
@@ -135,13 +136,3 @@ def _numbered(data: bytes, first: int) -> Iterator[tuple[int, str]]:
             yield number, text
     for text in (*splitter.feed(rest), *splitter.flush()):
         yield first + len(ended), text
-
-
-def _node_in(file_name: str, nodes: Sequence[str]) -> str:
-    named = [node for node in nodes if _stands_alone(node, file_name)]
-    return max(named, key=len, default="")
-
-
-def _stands_alone(word: str, text: str) -> bool:
-    before, found, after = text.partition(word)
-    return bool(found) and not before[-1:].isalnum() and not after[:1].isalnum()

@@ -107,8 +107,7 @@ class AttemptLog:
             self.caught_up, self.read_out = False, ()
             return []
         self.began = tuple(
-            LogCursor(source=began.source) if chunk.rewritten else began
-            for began, chunk in zip(self.began, chunks, strict=True)
+            began.at_start() if chunk.rewritten else began for began, chunk in zip(self.began, chunks, strict=True)
         )
         self.cursors = tuple(chunk.cursor for chunk in chunks)
         self.read_out = tuple(chunk.cursor.source for chunk in chunks if chunk.caught_up)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from activities.blindness import Blindness
-from activities.logs.protocol import Chunk, LogCursor, LogRange, SourceState
+from activities.logs.protocol import Chunk, LogCursor, LogLine, LogRange, SourceState
 from activities.logs.reading import cursor_before_end, read_after, read_stretch
 from activities.logs.steps import StepFiles
 from activities.logs.turns import Turns
@@ -77,14 +78,14 @@ class FileTail:
         nothing tells where that one's output begins in an appended file, so that only what comes from now on counts.
         So it is for a step's file, but for one that is the attempt's own by its name.
         None while the file can't be read: the lines that it holds are an earlier attempt's."""
-        start = LogCursor(source=source)
+        start = LogCursor(source=source, host=self._steps.host(source, record) if self._steps is not None else "")
         if self._is_whole(source, record):
             return start
         seen = await self.read(start, 1)
         if seen.state is SourceState.UNREADABLE:
             return None
         end = await self.end(source)
-        return end if end.offset >= seen.cursor.offset else None
+        return end.model_copy(update={"host": start.host}) if end.offset >= seen.cursor.offset else None
 
     def _of_steps(self, record: JobRecord) -> tuple[str, ...]:
         return self._steps.found(record) if self._steps is not None else ()
@@ -102,7 +103,9 @@ class FileTail:
         """Return what came after `cursor`. Never raises for what a file is or does; see `SourceState`."""
         now = self._clock()
         chunk = await self._reads.ask(cursor.source, lambda: read_after(cursor, limit_bytes, now), self._timeout_s)
-        return chunk or Chunk([], cursor, SourceState.UNREADABLE, detail="its file system does not answer")
+        if chunk is None:
+            return Chunk([], cursor, SourceState.UNREADABLE, detail="its file system does not answer")
+        return replace(chunk, lines=_of_host(chunk.lines, cursor.host))
 
     async def end(self, source: str, back_bytes: int = 0) -> LogCursor:
         """Return a cursor `back_bytes` before the end of `source`; at its start when it can't be read. Line numbers are
@@ -114,7 +117,9 @@ class FileTail:
         """Return everything after `start` and before its end, the unfinished last line included; when that is more than
         `max_bytes`, the first quarter of those bytes and the last three."""
         stretch = await self._ranges.ask(start.source, lambda: read_stretch(start, max_bytes), RANGE_TIMEOUT_S)
-        return stretch or LogRange([], SourceState.UNREADABLE, detail="its file system does not answer")
+        if stretch is None:
+            return LogRange([], SourceState.UNREADABLE, detail="its file system does not answer")
+        return replace(stretch, lines=_of_host(stretch.lines, start.host))
 
     @property
     def blindnesses(self) -> tuple[Blindness, ...]:
@@ -132,3 +137,7 @@ class FileTail:
             self._steps.close()
         for turns in (self._reads, self._ranges, self._ends):
             turns.close()
+
+
+def _of_host(lines: list[LogLine], host: str) -> list[LogLine]:
+    return [line._replace(host=host) for line in lines] if host else lines

@@ -51,7 +51,7 @@ class LogLine(NamedTuple):
     at: datetime | None = None
     """When it was printed, where a store says so."""
     host: str = ""
-    """The node that printed it, where a store's labels say so."""
+    """The node that printed it, where a store's labels or the name of a file say so."""
     rank: int | None = None
     """The global rank, where a store's labels say so."""
     stream: str = ""
@@ -130,6 +130,8 @@ class LogCursor(Value):
     """How much of the unfinished last line was delivered already."""
     end: FileEnd | None = None
     """Before what place a stretch is read again; None: to the file's end."""
+    host: str = ""
+    """The node that alone writes to a file; empty: several do, or it is not known."""
     store: StorePosition | None = None
     """Where reading stands in a store, which uses nothing else of this but `source`; None for a file."""
 
@@ -137,6 +139,10 @@ class LogCursor(Value):
     def holds_back(self) -> bool:
         """Whether an unfinished last line was read that is not delivered so far."""
         return not self.skipping and self.read_to - self.offset > self.shown_bytes
+
+    def at_start(self) -> LogCursor:
+        """Return the cursor at the start of the same source."""
+        return LogCursor(source=self.source, host=self.host)
 
     def until(self, at: datetime) -> LogCursor:
         """Return the cursor for reading what is older than `at`, where the lines' times tell."""

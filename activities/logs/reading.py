@@ -123,7 +123,7 @@ def _read_on(fd: int, info: os.stat_result, cursor: LogCursor, before: bytes, li
 
 
 def _read_anew(fd: int, info: os.stat_result, cursor: LogCursor, limit_bytes: int, now: float) -> Chunk:
-    chunk = _read_on(fd, info, LogCursor(source=cursor.source), b"", limit_bytes, now)
+    chunk = _read_on(fd, info, cursor.at_start(), b"", limit_bytes, now)
     return Chunk(chunk.lines, chunk.cursor, chunk.state, truncated=chunk.truncated, rewritten=True)
 
 

@@ -21,6 +21,7 @@ from typing import Protocol, runtime_checkable
 import structlog
 
 from activities.logs.turns import Turns
+from activities.node_names import node_in
 from activities.scheduler.filename_pattern import BatchFile
 from activities.scheduler.protocol import JobRecord, JobState, SchedulerError, SchedulerUnavailable
 from activities.scheduler.step_files import GAP, StepFile, step_files
@@ -111,6 +112,13 @@ class StepFiles:
         job = self._known(record)
         named = [each for each in (job.files or () if job else ()) if each.may_be(source)]
         return any(each.is_the_jobs and (each.has_gaps or record.restart_count == 0) for each in named)
+
+    def host(self, source: str, record: JobRecord) -> str:
+        """Return the node that alone writes to `source`, where srun names the file after it; else empty. A node's name
+        that the batch script puts there is its own host's, whoever's lines follow."""
+        job = self._known(record)
+        named = [each for each in (job.files or () if job else ()) if each.may_be(source)]
+        return node_in(source, record.nodes) if named and all(each.is_by_node for each in named) else ""
 
     def close(self) -> None:
         """Give up what is under way."""

@@ -48,6 +48,9 @@ class StepFile(Value):
     is_the_jobs: bool
     """The job's own number stands in it: no other job writes there."""
 
+    is_by_node: bool = False
+    """srun writes one for each node, with the node's name in its own (``%N``)."""
+
     @property
     def has_gaps(self) -> bool:
         """Whether it may be any of several files, such as one for each attempt."""
@@ -65,7 +68,7 @@ class StepFile(Value):
 
 def step_files(script: str, job: BatchFile) -> tuple[StepFile, ...]:
     """Return what `script`, run as `job`, sends the output of its steps to, at most `MAX_FILES`. Never raises."""
-    found = (_step_file(named.path, job) for named in _named(script, job))
+    found = (_step_file(named.path, job, is_by_node=named.is_by_node) for named in _named(script, job))
     return tuple(dict.fromkeys(each for each in found if each is not None))[:MAX_FILES]
 
 
@@ -84,6 +87,7 @@ class _Named(NamedTuple):
     """Its name there, with `GAP` for what other commands would say."""
     path: str
     """Absolute, with `GAP` for all that is not known of it."""
+    is_by_node: bool = False
 
 
 def _named(script: str, job: BatchFile) -> list[_Named]:
@@ -126,11 +130,16 @@ class _Reading:
         if "srun" in programs:
             options = list(self._split(words[programs.index("srun") + 1 :]))
             written = [name for name in _written_by_srun(options) if not _NO_FILE.fullmatch(name)]
-            self.named += [_Named(name, self._absolute(_filled(self._expanded(name), self._job))) for name in written]
+            self.named += [self._of_srun(name) for name in written]
         if piped and self._trains and targets and programs[:1] == ["tee"]:
             # Otherwise the same lines stand in the batch script's own output.
             self.named += [_Named(word, self._path(word)) for word in words[1:] if not word.startswith("-")]
         self._trains = trains or (piped and self._trains)
+
+    def _of_srun(self, name: str) -> _Named:
+        pattern = self._expanded(name)
+        path = self._absolute(_filled(pattern, self._job))
+        return _Named(name, path, is_by_node="N" in _SLURMS_OWN.findall(pattern))
 
     def _assign(self, words: list[str]) -> list[str]:
         """Take the assignments before a command, or those that are one, and return the rest."""
@@ -264,7 +273,7 @@ def _filled(name: str, job: BatchFile) -> str:
     return _SLURMS_OWN.sub(lambda match: known.get(match[1], GAP) if match[1] else "%", name)
 
 
-def _step_file(name: str, job: BatchFile) -> StepFile | None:
+def _step_file(name: str, job: BatchFile, *, is_by_node: bool = False) -> StepFile | None:
     """The place that `name` stands for; None where it says too little to look for it, or is no file."""
     *folders, last = name.split("/")
     unknown = [part for part in (*folders, last) if GAP in part]
@@ -273,7 +282,7 @@ def _step_file(name: str, job: BatchFile) -> StepFile | None:
     own = _is_the_jobs(name, job)
     if not name.startswith("/") or name.startswith("/dev/") or lost or (unknown and not own):
         return None
-    return StepFile(path=name, is_the_jobs=own)
+    return StepFile(path=name, is_the_jobs=own, is_by_node=is_by_node)
 
 
 def _is_the_jobs(name: str, job: BatchFile) -> bool:

@@ -171,3 +171,42 @@ async def test_a_slow_scheduler_keeps_nobody_waiting(job: Writing, monkeypatch: 
     assert await hears(log, "a line") == ["a line"]
     answer.set()
     assert await hears(log, "first") == ["first"]
+
+
+async def test_the_lines_of_a_file_that_srun_names_after_a_node_are_that_nodes(job: Writing) -> None:
+    job.scripts.script = "srun -o logs/%j-%N.log python train.py\nsrun -o logs/%j-all-$(hostname).log python test.py\n"
+    record = job.record().model_copy(update={"nodes": ("n1", "n1-2", "n2")})
+    log = job.log(record)
+    for name in ("n2", "n1-2", "all-n1", "elsewhere"):
+        job.write(f"{job.job_id}-{name}.log", f"from {name}")
+    heard: dict[str, str] = {}
+    async with asyncio.timeout(10):
+        while len(heard) < 4:
+            heard |= {each.line.text: each.line.host for each in await log.read()}
+            await asyncio.sleep(0.02)
+    assert heard["from n2"] == "n2"
+    assert heard["from n1-2"] == "n1-2"
+    assert heard["from elsewhere"] == heard["from all-n1"] == ""
+
+    again = {began.source: await job.files.read_range(began, 1 << 20) for began in log.began}
+    [of_n2] = [stretch.lines for source, stretch in again.items() if source.endswith("-n2.log")]
+    assert [(line.text, line.host) for line in of_n2] == [("from n2", "n2")]
+
+    written_anew = job.directory / "logs" / f"{job.job_id}-n2.log"
+    written_anew.write_text("other\n")
+    [cursor] = [each for each in log.cursors if each.source.endswith("-n2.log")]
+    chunk = await job.files.read(cursor)
+    assert [(line.text, line.host) for line in chunk.lines] == [("other", "n2")]
+    job.write(written_anew.name, "and more")
+    chunk = await job.files.read(chunk.cursor)
+    assert [(line.text, line.host) for line in chunk.lines] == [("and more", "n2")]
+
+
+async def test_a_node_that_the_batch_script_puts_into_a_name_is_not_whose_lines_stand_there(job: Writing) -> None:
+    job.scripts.script = "srun -o logs/%j-$(hostname).log python train.py\n"
+    log = job.log(job.record().model_copy(update={"nodes": ("n1", "n2")}))
+    job.write(f"{job.job_id}-n1.log", "of all nodes")
+    async with asyncio.timeout(10):
+        while not (heard := await log.read()):
+            await asyncio.sleep(0.02)
+    assert [each.line.host for each in heard] == [""]
