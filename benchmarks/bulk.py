@@ -69,7 +69,7 @@ def _all_jobs(version: str, how_many: int) -> str:
 def _all_nodes() -> str:
     """Rows as `activities.scheduler.sinfo_table` asks for them, each node in two partitions."""
     return "".join(
-        f"node{number:05}\x1fALLOCATED\x1f{partition}\x1fnone\x1e\n"
+        f"node{number:05}\x1fALLOCATED\x1f{partition}\x1fh100,ib\x1fnone\x1e\n"
         for number in range(1, NODES + 1)
         for partition in ("main", "other")
     )

@@ -15,6 +15,7 @@ from activities.scheduler.protocol import JobRecord, JobState, NodeRecord
 from activities.scheduler.site import Reservation
 from activities.usable_nodes import usable_nodes
 from tests.slurm.cluster import SlurmCluster
+from tests.slurm.reservation import reservation
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -92,13 +93,11 @@ def test_what_one_component_of_a_het_job_asks_for_says_nothing_of_the_others() -
 def featured(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
     """A cluster with a reservation of two nodes, and three nodes with features."""
     slurm.run("scontrol", "update", "NodeName=node[04-06]", "AvailableFeatures=h100,ib", "ActiveFeatures=h100,ib")
-    words = ("starttime=now", "duration=60", "nodes=node[01-02]", "users=root")
-    slurm.run("scontrol", "create", "reservation", "reservationname=training", *words)
-    yield slurm
-    for job_id in slurm.run("squeue", "--noheader", "--format=%A").split():
-        slurm.run("scancel", job_id)
+    with reservation(slurm, "node[01-02]"):
+        yield slurm
+        for job_id in slurm.run("squeue", "--noheader", "--format=%A").split():
+            slurm.run("scancel", job_id)
     slurm.wait_until_idle()
-    slurm.run("scontrol", "delete", "reservationname=training")
     slurm.run("scontrol", "update", "NodeName=node[04-06]", "AvailableFeatures=", "ActiveFeatures=")
 
 

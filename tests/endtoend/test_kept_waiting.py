@@ -13,6 +13,7 @@ from tests.endtoend.bad_node import FAULT
 from tests.endtoend.service import Service, has_reached
 from tests.endtoend.training import ACT, submit
 from tests.slurm.cluster import SlurmCluster
+from tests.slurm.reservation import reservation
 from workflows.state import RecoveryState
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(240)]
@@ -25,10 +26,8 @@ UNREADABLE_CONSTRAINT = "--constraint=[h100*2]"
 
 @pytest.fixture
 def reserved(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
-    words = ("starttime=now", "duration=60", "nodes=node[01-02]", "users=root")
-    slurm.run("scontrol", "create", "reservation", "reservationname=training", *words)
-    yield slurm
-    slurm.run("scontrol", "delete", "reservationname=training")
+    with reservation(slurm, "node[01-02]"):
+        yield slurm
 
 
 @pytest.fixture
