@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 @contextmanager
 def reservation(slurm: SlurmCluster, nodes: str) -> Iterator[None]:
     """Reserve `nodes`, as a host list, for root. Slurm deletes a reservation once the last job in it is gone."""
-    words = ("starttime=now", "duration=60", f"nodes={nodes}", "users=root")
+    words = ("starttime=now", "duration=60", f"nodes={nodes}", "users=root", "flags=ignore_jobs")
     slurm.run("scontrol", "create", "reservation", f"reservationname={NAME}", *words)
     try:
         yield
