@@ -31,6 +31,7 @@ NEEDED_COMMANDS = ("slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "sinfo
 READY_TIMEOUT_S = 60.0
 START_TRIES = 3
 COMMAND_TIMEOUT_S = 30.0
+CLEAR_PATIENCE_S = 30.0
 OWN_RELEASE = SlurmRelease()
 # From here on slurmd refuses to start where cgroups cannot be used, unless it is told to do without.
 NEEDS_NO_CGROUPS_TOLD = (23, 11)
@@ -179,6 +180,18 @@ class SlurmCluster:
             return answer.stdout.split() == ["idle"] * len(NODES)
 
         self._poll(NODES, idle, lambda: f"the nodes did not become idle: {self.log_tail('slurmctld')}")
+
+    def clear(self) -> None:
+        """Cancel what still waits or runs, and give it a while to be gone."""
+        active = ["squeue", "--noheader", "--states=PENDING,RUNNING,SUSPENDED,COMPLETING", "--format=%A"]
+        deadline = time.monotonic() + CLEAR_PATIENCE_S
+        while time.monotonic() < deadline:
+            listed = subprocess.run(active, env=self.env, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
+            jobs = listed.stdout.split()
+            if not jobs:
+                return
+            subprocess.run(["scancel", *jobs], env=self.env, capture_output=True, timeout=COMMAND_TIMEOUT_S)
+            time.sleep(0.3)
 
     # --- faults ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,9 @@ from tests.slurm.accounting import AccountedCluster, why_no_accounts
 from tests.slurm.cluster import SlurmCluster, why_unavailable
 from tests.slurm.release import IN_FOLDERS, OWN, SlurmRelease
 
+_SHARED: list[SlurmCluster] = []
+"""The cluster of this test run, once a test has asked for it."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let ``pytest --slurm 24.11`` run every test on a real cluster with that release."""
@@ -40,10 +43,20 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
         pytest.skip(f"real Slurm tests skipped: {reason}")
     cluster = SlurmCluster(release)
     cluster.start()
+    _SHARED.append(cluster)
     try:
         yield cluster
     finally:
+        _SHARED.remove(cluster)
         cluster.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leave_no_jobs() -> Iterator[None]:
+    """Let no file's jobs stand in the way of the next one's, whose faults strike on certain nodes."""
+    yield
+    for cluster in _SHARED:
+        cluster.clear()
 
 
 @pytest.fixture(scope="session")
