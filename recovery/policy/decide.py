@@ -13,7 +13,7 @@ from recovery.model import Action, Category, Confidence, NodeName, SymptomKind, 
 from recovery.policy.opinions import SERVICE_STOP, stop_of, weighed
 from recovery.policy.settings import PolicySettings
 from recovery.policy.situation import PastAttempt, Situation
-from recovery.policy.suspicion import SAME_NODE_AGAIN, SUSPECT_NODE, same_node_again, suspects_of
+from recovery.policy.suspicion import suspected
 
 
 class Decision(Value):
@@ -162,18 +162,16 @@ RULES: tuple[Rule, ...] = (
 
 
 def _restart(situation: Situation, settings: PolicySettings) -> Decision:
-    verdict, suspected = situation.verdict, suspects_of(situation, settings)
-    suspicious = {suspect.node: suspect.says for suspect in suspected}
-    again = {node: f"{node} was in each attempt that failed so" for node in same_node_again(situation)}
-    avoid = _named(situation) or tuple({**again, **suspicious})
+    verdict, without_evidence = situation.verdict, suspected(situation, settings)
+    avoid = _named(situation) or tuple(without_evidence.why)
     exclude, dropped = _feasible(_wanted_exclusions(situation, settings, avoid), situation)
     new = [node for node in exclude if node in avoid]
     what = verdict.summary or _default_reason(verdict.symptom)
-    if reasons := [says for node, says in {**again, **suspicious}.items() if node in new]:
+    if reasons := [says for node, says in without_evidence.why.items() if node in new]:
         what = f"{what.rstrip('.')}; {'; '.join(reasons)}"
     if dropped:
         what += f"; too few nodes would be left, so {', '.join(dropped)} may be used again"
-    because = SUSPECT_NODE if suspicious else SAME_NODE_AGAIN if again else "culprit_named"
+    because = without_evidence.rule if without_evidence.why else "culprit_named"
     return Decision(
         action=Action.RESTART_EXCLUDE if new else Action.RESTART,
         rule=because if new else "lean_to_restart",
@@ -191,7 +189,7 @@ def _wanted_exclusions(
     held = [e.node for e in situation.exclusions if e.until is None or e.until > situation.now]
     earlier = [node for node in held if node not in avoid]
     by_strength = (*earlier, *avoid) if situation.verdict.names_culprits else (*avoid, *earlier)
-    wanted = [node for node in by_strength if node not in situation.user_excluded]
+    wanted = [node for node in dict.fromkeys(by_strength) if node not in situation.user_excluded]
     return tuple(wanted[-settings.max_exclusions :] if settings.max_exclusions else ())
 
 

@@ -226,3 +226,8 @@ def test_without_one_node_in_common_or_where_it_lies_on_no_node_nothing_is_exclu
 ) -> None:
     situation = a_situation(verdict, history=history, nodes=max(1, len(ran_on)), ran_on=ran_on)
     assert decide(situation, SETTINGS).exclude == ()
+
+
+def test_a_node_that_was_excluded_twice_counts_once() -> None:
+    twice = (an_exclusion("node01"), an_exclusion("node01", hours=None))
+    assert decide(a_situation(UNLOCATED, exclusions=twice), SETTINGS).exclude == ("node01",)
