@@ -247,6 +247,11 @@ class Reconciliation(Value):
         """Return that an advice came to nothing, with as much of `detail` as is kept."""
         return cls(disposition=Disposition.ABANDONED, reason=reason, observed_at=observed_at, detail=detail[:500])
 
+    @classmethod
+    def unanswered(cls, observed_at: datetime, detail: str) -> Reconciliation:
+        """Return that nobody knows what became of an advice, for as long as acts are tried."""
+        return cls(disposition=Disposition.PENDING, reason="no_answer", observed_at=observed_at, detail=detail[:500])
+
 
 class MilestoneKind(StrEnum):
     """The points of a recovery, in their usual order."""

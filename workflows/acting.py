@@ -138,19 +138,17 @@ class Acting:
                 **act_options(self._start.job.cluster),
             )
         except ActivityError as error:
-            return Reconciliation(
-                disposition=Disposition.PENDING,
-                reason="no_answer",
-                observed_at=workflow.now(),
-                detail=f"look at the job by hand: {error.cause}"[:500],
-            )
+            return Reconciliation.unanswered(workflow.now(), f"look at the job by hand: {error.cause}")
 
     def _withdrawn(self, advice: Advice) -> tuple[NodeName, ...]:
         """Our own exclusions that the job need not keep. The user's stay, also where they are ours too."""
-        state = self._state
-        kept = {*advice.exclude, *state.user_excluded}
+        state, kept = self._state, self._kept(advice)
         ours = dict.fromkeys((*(exclusion.node for exclusion in state.exclusions), *state.readmitted))
         return tuple(node for node in ours if node not in kept)
+
+    def _kept(self, advice: Advice) -> set[NodeName]:
+        """What the job is kept off in any case: for the advice, or because its user wants that."""
+        return {*advice.exclude, *self._state.user_excluded}
 
     def _record_outcome(self, advice: Advice, seen: Reconciliation) -> None:
         self._tell_outcome(seen)
@@ -177,7 +175,7 @@ class Acting:
         """Know of the exclusions what a fresh look showed."""
         state = self._state
         state.exclusions = self._exclusions(advice, seen)
-        kept = {*advice.exclude, *state.user_excluded}
+        kept = self._kept(advice)
         state.readmitted = tuple(node for node in state.readmitted if node in seen.excluded and node not in kept)
 
     def _exclusions(self, advice: Advice, seen: Reconciliation) -> tuple[Exclusion, ...]:

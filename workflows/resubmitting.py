@@ -67,11 +67,8 @@ class Resubmitting:
                 **act_options(start.job.cluster),
             )
         except ActivityError as error:
-            return Reconciliation(
-                disposition=Disposition.PENDING,
-                reason="no_answer",
-                observed_at=workflow.now(),
-                detail=f"look for another job of this name by hand: {error.cause}"[:500],
+            return Reconciliation.unanswered(
+                workflow.now(), f"look for another job of this name by hand: {error.cause}"
             )
 
 

@@ -74,9 +74,4 @@ class Successors:
                 **act_options(start.job.cluster),
             )
         except ActivityError as error:
-            return Reconciliation(
-                disposition=Disposition.PENDING,
-                reason="no_answer",
-                observed_at=workflow.now(),
-                detail=f"look at the chain's next job by hand: {error.cause}"[:500],
-            )
+            return Reconciliation.unanswered(workflow.now(), f"look at the chain's next job by hand: {error.cause}")

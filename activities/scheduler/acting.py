@@ -11,6 +11,8 @@ from activities.heartbeats import heartbeating
 from activities.scheduler.protocol import SchedulerUnavailable
 
 HEARTBEAT_S = 2.0
+NO_ACTS_HERE = "the operator's settings do not allow acts here any more"
+"""Why an order is abandoned as ``mode_observe`` that a worker's own settings forbid."""
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ A backslash anywhere switches all of this off, and is itself removed.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -45,18 +46,29 @@ def expanded_path(pattern: str, job: BatchFile) -> str:
 def _expanded(pattern: str, job: BatchFile) -> str:
     if "\\" in pattern:
         return re.sub(r"\\(.?)", r"\1", pattern)
-    if not job.batch_host and any(letter == "N" for _, letter in _PLACEHOLDER.findall(pattern)):
+    if not job.batch_host and "N" in letters_of(pattern):
         return ""
-    meanings = _meanings(job)
-    return _PLACEHOLDER.sub(lambda match: _meaning(match, meanings), pattern)
+    return filled(pattern, _meanings(job))
 
 
-def _meaning(match: re.Match[str], meanings: dict[str, str]) -> str:
-    if match[0] == "%%":
-        return "%"
-    width, letter = match.groups()
-    meaning = meanings.get(letter, match[0])
-    return meaning.zfill(min(int(width), _MAX_WIDTH)) if width and letter in _NUMBERS else meaning
+def letters_of(pattern: str) -> frozenset[str]:
+    """Return the letters that `pattern` asks to be filled in."""
+    return frozenset(letter for _, letter in _PLACEHOLDER.findall(pattern) if letter)
+
+
+def filled(pattern: str, meanings: Mapping[str, str], *, unknown: str | None = None) -> str:
+    """Return `pattern` with each letter's meaning in its place; for a letter without one `unknown`, or, where that is
+    None, what stands there."""
+
+    def meaning_of(match: re.Match[str]) -> str:
+        if match[0] == "%%":
+            return "%"
+        width, letter = match.groups()
+        meaning = meanings.get(letter, match[0] if unknown is None else unknown)
+        padded = width and letter in _NUMBERS and meaning.isdigit()
+        return meaning.zfill(min(int(width), _MAX_WIDTH)) if padded else meaning
+
+    return _PLACEHOLDER.sub(meaning_of, pattern)
 
 
 def _meanings(job: BatchFile) -> dict[str, str]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.scheduler.acting import acting
+from activities.scheduler.acting import NO_ACTS_HERE, acting
 from activities.scheduler.marker import Account, Marker, write_marker
 from activities.scheduler.protocol import (
     JobReader,
@@ -149,7 +149,7 @@ class SchedulerActs:
     def _why_observe(self, record: JobRecord, order: ActOrder) -> str:
         """Why nothing may be done to the job, whatever its workflow knows; empty: it may."""
         if not self._may_act_in(record.partition):
-            return "the operator's settings do not allow acts here any more"
+            return NO_ACTS_HERE
         asked = parse_comment(record.comment) if order.by_its_comment else OptIn(mode=Mode.ACT)
         lets_us = asked is not None and asked.mode is Mode.ACT
         return "" if lets_us else "the job's own comment does not ask for acts any more"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.scheduler.acting import acting
+from activities.scheduler.acting import NO_ACTS_HERE, acting
 from activities.scheduler.lineage import Lineage, read_lineage, write_lineage
 from activities.scheduler.marker import Account, Replaced, carries_mark, write_marker
 from activities.scheduler.protocol import (
@@ -153,9 +153,7 @@ class Resubmitter:
 
     async def _why_not_submit(self, order: ResubmitOrder, *, again: bool) -> Reconciliation | None:
         if not self._may_act_in(order.job.partition):
-            return Reconciliation.abandoned(
-                "mode_observe", self._clock(), "the operator's settings do not allow acts here any more"
-            )
+            return Reconciliation.abandoned("mode_observe", self._clock(), NO_ACTS_HERE)
         if order.job.array_job_id or order.job.components:
             detail = "a task of an array, or a het job, can't be submitted by itself as it was"
             return Reconciliation.abandoned("not_submitted", self._clock(), detail)

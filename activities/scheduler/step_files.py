@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from activities.scheduler.filename_pattern import BatchFile
+from activities.scheduler.filename_pattern import BatchFile, filled, letters_of
 from recovery.model import Value
 
 MAX_SCRIPT_CHARS = 64 * 1024
@@ -31,7 +31,6 @@ _ARRAY = re.compile(r"(?m)^([ \t]*(?:[a-z]+[ \t]+)?[A-Za-z_]\w*\+?=)\(([^()']*)\
 _PWD = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _COMMAND = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
 _VARIABLE = re.compile(r"\$\{(\w+)(?:\[[@*]\])?(?::?-([^}]*))?\}|\$(\w+)|\$\{[^}]*\}")
-_SLURMS_OWN = re.compile(r"%%|%[0-9]{0,9}([a-zA-Z])")
 _INTO_FILE = frozenset({">", ">>", "&>", "&>>", ">&", ">|"})
 _FROM_FILE = frozenset({"<", "<<", "<<<"})
 _OUTPUT = re.compile(r"--(?:output|error)(?:=(.*))?|-[oe](.*)", re.DOTALL)
@@ -139,7 +138,7 @@ class _Reading:
     def _of_srun(self, name: str) -> _Named:
         pattern = self._expanded(name)
         path = self._absolute(_filled(pattern, self._job))
-        return _Named(name, path, is_by_node="N" in _SLURMS_OWN.findall(pattern))
+        return _Named(name, path, is_by_node="N" in letters_of(pattern))
 
     def _assign(self, words: list[str]) -> list[str]:
         """Take the assignments before a command, or those that are one, and return the rest."""
@@ -270,7 +269,7 @@ def _filled(name: str, job: BatchFile) -> str:
         "u": job.user,
         "x": job.name,
     }
-    return _SLURMS_OWN.sub(lambda match: known.get(match[1], GAP) if match[1] else "%", name)
+    return filled(name, known, unknown=GAP)
 
 
 def _step_file(name: str, job: BatchFile, *, is_by_node: bool = False) -> StepFile | None:

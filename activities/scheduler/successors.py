@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.scheduler.acting import acting
+from activities.scheduler.acting import NO_ACTS_HERE, acting
 from activities.scheduler.marker import Account, read_marker, write_marker
 from activities.scheduler.protocol import (
     Hold,
@@ -124,9 +124,7 @@ class ChainActs:
                 "person_intervened", self._clock(), f"the next job of the chain, {held[0]}, is held"
             )
         if not all(self._may_act_in(job.partition) for job in following):
-            return Reconciliation.abandoned(
-                "mode_observe", self._clock(), "the operator's settings do not allow acts here any more"
-            )
+            return Reconciliation.abandoned("mode_observe", self._clock(), NO_ACTS_HERE)
         if changes := {job.job_id: job for job in following if not set(_wanted(job, nodes)) <= set(job.excluded_nodes)}:
             if now > order.advice.expires_at:
                 return Reconciliation.abandoned(

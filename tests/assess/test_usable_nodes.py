@@ -95,8 +95,7 @@ def featured(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
     slurm.run("scontrol", "update", "NodeName=node[04-06]", "AvailableFeatures=h100,ib", "ActiveFeatures=h100,ib")
     with reservation(slurm, "node[01-02]"):
         yield slurm
-        for job_id in slurm.run("squeue", "--noheader", "--format=%A").split():
-            slurm.run("scancel", job_id)
+        slurm.clear()
     slurm.wait_until_idle()
     slurm.run("scontrol", "update", "NodeName=node[04-06]", "AvailableFeatures=", "ActiveFeatures=")
 

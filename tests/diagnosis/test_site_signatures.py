@@ -16,6 +16,7 @@ from activities.assessment import Terms
 from recovery.policy import PolicySettings
 from recovery.signatures import catalogue
 from tests.assess.test_attribution import Assessment
+from tests.diagnosis.test_catalogue import ENTRY as PLAIN_ENTRY
 from workers.cli.main import app
 from workers.errors import OperatorError
 from workers.settings import load_settings
@@ -23,19 +24,7 @@ from workers.site_signatures import site_catalogue
 from workers.worker import running_worker
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "dev"
-ENTRY = """
-- id: site-disk
-  pattern: 'disk of (?P<node>[\\w-]+) is tired'
-  component: site monitor
-  category: host
-  cause: tired_disk
-  role: root
-  witness: host
-  fatal: true
-  culprit: node
-  action: restart_exclude
-  source: https://example.org/runbook
-"""
+ENTRY = PLAIN_ENTRY.replace("  culprit:", "  fatal: true\n  culprit:")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ async def servers() -> AsyncIterator[Servers]:
 def service(slurm: SlurmCluster, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The worker process, serving the real cluster in act mode."""
     service = servers.service(tmp_path_factory.mktemp("real"))
-    service.configure({"kind": "cli", "bin_dir": str(slurm.commands), "slurm_conf": str(slurm.conf)})
+    service.configure(slurm.scheduler_settings)
     service.start()
     yield service
     service.stop()

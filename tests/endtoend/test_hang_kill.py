@@ -28,7 +28,7 @@ def service(slurm: SlurmCluster, servers: Servers, tmp_path_factory: pytest.Temp
     """The worker process, serving the real cluster in act mode, with stacks."""
     service = servers.service(tmp_path_factory.mktemp("hangs"))
     service.configure(
-        {"kind": "cli", "bin_dir": str(slurm.commands), "slurm_conf": str(slurm.conf)},
+        slurm.scheduler_settings,
         evidence={"stacks": True, "py_spy": PY_SPY},
         detection={"settle_s": 0},
     )

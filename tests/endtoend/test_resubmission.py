@@ -34,7 +34,7 @@ until [ -e "$3" ]; do sleep 0.2; done
 def resubmitting(slurm: SlurmCluster, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The worker process, whose operator lets jobs be submitted anew."""
     service = servers.service(tmp_path_factory.mktemp("anew"))
-    settings = {"kind": "cli", "bin_dir": str(slurm.commands), "slurm_conf": str(slurm.conf)}
+    settings = slurm.scheduler_settings
     service.configure(settings, policy={"resubmit": True})
     service.start()
     yield service

@@ -29,7 +29,7 @@ def service(slurm: SlurmCluster, servers: Servers, tmp_path_factory: pytest.Temp
     """The worker process, serving the real cluster in act mode. What has never shown progress gets five minutes by
     default until a fatal line counts."""
     service = servers.service(tmp_path_factory.mktemp("trial"))
-    commands = {"kind": "cli", "bin_dir": str(slurm.commands), "slurm_conf": str(slurm.conf)}
+    commands = slurm.scheduler_settings
     service.configure(commands, detection={"startup_fault_grace_s": 3})
     service.start()
     yield service

@@ -81,6 +81,7 @@ def test_a_log_of_each_attempts_own_is_known_but_for_its_time() -> None:
         ("cd /elsewhere && srun -o out.log x", ["/elsewhere/out.log"]),
         ("cd $(mktemp -d)\nsrun -o out.log x", []),
         ("if true; then srun -o out.log x; fi", ["/home/ana/run/out.log"]),
+        ("srun -o %8j.out x", ["/home/ana/run/00004711.out"]),
         ("srun -o slurm_%j_${SLURM_RESTART_COUNT:-0}.out x", ["/home/ana/run/slurm_4711_*.out"]),
         ("bash run.sh > /l/$SLURM_JOB_ID.log 2>&1", ["/l/4711.log"]),
         ('ARGS="-l --output=/l/%j.log"\nsrun $ARGS python x.py', ["/l/4711.log"]),

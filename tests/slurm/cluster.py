@@ -181,6 +181,11 @@ class SlurmCluster:
 
         self._poll(NODES, idle, lambda: f"the nodes did not become idle: {self.log_tail('slurmctld')}")
 
+    @property
+    def scheduler_settings(self) -> dict[str, str]:
+        """The section of relight.yaml that names it, by its commands on this host."""
+        return {"kind": "cli", "bin_dir": str(self.commands), "slurm_conf": str(self.conf)}
+
     def clear(self) -> None:
         """Cancel what still waits or runs, and give it a while to be gone."""
         active = ["squeue", "--noheader", "--states=PENDING,RUNNING,SUSPENDED,COMPLETING", "--format=%A"]
